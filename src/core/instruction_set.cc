@@ -1,0 +1,46 @@
+#include "core/instruction_set.h"
+
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+
+namespace octet {
+
+std::vector<InstructionSet> available_instruction_sets() {
+  std::vector<InstructionSet> sets = {InstructionSet::portable};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("f16c")) {
+    sets.push_back(InstructionSet::avx2);
+  }
+#endif
+  return sets;
+}
+
+InstructionSet detect_instruction_set() { return available_instruction_sets().back(); }
+
+std::string_view name_of(InstructionSet set) {
+  switch (set) {
+    case InstructionSet::portable:
+      return "portable";
+    case InstructionSet::avx2:
+      return "avx2";
+  }
+  return "?";
+}
+
+InstructionSet parse_instruction_set(std::string_view name) {
+  if (name == "auto") return detect_instruction_set();
+  std::vector<std::string_view> valid = {"auto"};
+  for (const InstructionSet set : available_instruction_sets()) {
+    if (name_of(set) == name) return set;
+    valid.push_back(name_of(set));
+  }
+  if (name == "avx2") {
+    throw_unsupported("--instruction-set {}: this machine or build has only {}", name,
+                      fmt::join(valid, ", "));
+  }
+  throw_bad_input("--instruction-set {}: expected one of {}", name, fmt::join(valid, ", "));
+}
+
+}  // namespace octet

@@ -1,0 +1,28 @@
+// Which CPU kernels run. Kernels are compiled once per instruction set and picked at run time.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octet {
+
+enum class InstructionSet {
+  portable,  // plain C++
+  avx2,      // AVX2, FMA and F16C
+};
+
+// The fastest set that this build has and this machine runs.
+InstructionSet detect_instruction_set();
+
+// Every set that this build has and this machine runs, slowest first: what tests iterate over.
+std::vector<InstructionSet> available_instruction_sets();
+
+// "portable", "avx2".
+std::string_view name_of(InstructionSet set);
+
+// The set called `name` ("auto": the fastest). Throws Error{bad_input} for an unknown name and
+// Error{unsupported} for one that this machine or build does not have; both list the valid names.
+InstructionSet parse_instruction_set(std::string_view name);
+
+}  // namespace octet
