@@ -1,0 +1,22 @@
+// Embedding look-up: rows of a stored table, decoded.
+#pragma once
+
+#include <cstdint>
+
+#include "core/tensor_view.h"
+#include "ops/context.h"
+
+namespace octet {
+
+// y[m] = table[tokens[m]], decoded to float32.
+//   table: [vocabulary, width], any DataType; tokens: [rows], each in [0, vocabulary), otherwise
+//   Error{internal}; y: [rows, width], contiguous.
+struct EmbeddingArgs {
+  const TensorView* table = nullptr;
+  const std::int32_t* tokens = nullptr;
+  std::int64_t rows = 0;
+  float* y = nullptr;
+};
+void embedding(const OpContext& context, const EmbeddingArgs& args);
+
+}  // namespace octet

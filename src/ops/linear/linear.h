@@ -1,0 +1,35 @@
+// Linear layer: y = x W^T + b with W as the file stores it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/tensor_view.h"
+#include "ops/context.h"
+
+namespace octet {
+
+// y[m][n] = sum_k x[m][k] * W[n][k] + bias[n]
+//   x: [rows, K] float32, row stride `x_stride` (elements)
+//   weight: [N, K], any DataType, used as stored and decoded tile by tile
+//   bias: [N] float32 or null
+//   y: [rows, N] float32, row stride `y_stride`; overwritten
+// Determinism: the sum of one output runs in an order that depends on K alone, never on rows, N, the
+// threads or the caller's split: the same row gives the same bits alone or among 512.
+// With Arithmetic::bfloat16 x and the decoded W are rounded to bfloat16 first; sums are float32.
+// Throws Error{internal} where shapes or strides do not fit.
+struct LinearArgs {
+  const float* x = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t x_stride = 0;
+  const TensorView* weight = nullptr;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+};
+void linear(const OpContext& context, const LinearArgs& args);
+
+// The same in double precision, one output at a time: what the kernels are tested against.
+void linear_reference(const LinearArgs& args, double* y);
+
+}  // namespace octet

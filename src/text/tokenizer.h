@@ -1,0 +1,57 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace octet {
+
+class GgufFile;
+
+using TokenId = std::int32_t;
+
+// What the text of a special token ("<|im_start|>") inside a text means.
+enum class SpecialText {
+  literal,  // characters like any others: what user content must be
+  parse,    // the special token: for text that a template wrote
+};
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // The tokenizer inside a GGUF file ("tokenizer.ggml.*" keys). Throws Error{unsupported} for a
+  // tokenizer model or pre-tokenizer pattern that it does not know, naming it, and Error{bad_input}
+  // for broken tables.
+  static std::unique_ptr<Tokenizer> from_gguf(const GgufFile& file);
+
+  // Ids of `text`, equal to the `tokenizers` package's; adds no beginning-of-text token. Invalid
+  // UTF-8 is an Error{bad_input} that names the byte offset.
+  virtual std::vector<TokenId> encode(std::string_view text, SpecialText special) const = 0;
+
+  // The bytes that a token stands for: those of its text for a special token, those behind the
+  // byte-level alphabet otherwise. A token may end in the middle of a character.
+  virtual std::string_view token_bytes(TokenId token) const = 0;
+
+  // The token as the vocabulary spells it ("Ġthe", "<|im_end|>").
+  virtual std::string_view token_text(TokenId token) const = 0;
+
+  virtual TokenId vocabulary_size() const = 0;
+  // Control tokens: never part of an answer's text.
+  virtual bool is_special(TokenId token) const = 0;
+  virtual std::optional<TokenId> find_token(std::string_view text) const = 0;
+
+  virtual std::optional<TokenId> beginning_of_text() const = 0;
+  virtual bool adds_beginning_of_text() const = 0;
+  // Tokens that end an answer: end of text, of turn, of message.
+  virtual const std::vector<TokenId>& end_tokens() const = 0;
+
+  // Ids to text; special tokens are left out unless asked for; bytes that are no UTF-8 become U+FFFD.
+  std::string decode(const std::vector<TokenId>& tokens, bool with_special = false) const;
+};
+
+}  // namespace octet
