@@ -1,0 +1,78 @@
+// How the cache's bytes lie: pages, groups of layers, and the run of one (layer, KV head).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kv/kv_policy.h"
+
+namespace octet {
+
+inline constexpr int page_tokens = 64;
+// The widest head that the cache's operations take; and a head_dim must be a multiple of 8.
+inline constexpr int max_head_dim = 512;
+
+// The order of the elements inside a run's K or V.
+enum class KvOrder : std::uint8_t {
+  token_major,      // [page_tokens][head_dim]
+  dimension_major,  // [head_dim][page_tokens]
+};
+
+// One (layer, KV head) of a page: K, V and then their scales (bfloat16, one a token), contiguous and
+// aligned to 128 bytes. On the CPU keys are dimension-major, so that the scores of eight or more
+// tokens fill the lanes of a vector without a horizontal sum, and values are token-major, so that a
+// token's weight multiplies whole vectors of its value.
+struct KvRunLayout {
+  KvLayerPolicy policy;
+  int head_dim = 0;
+  KvOrder key_order = KvOrder::dimension_major;
+  KvOrder value_order = KvOrder::token_major;
+  std::size_t key_offset = 0;
+  std::size_t value_offset = 0;
+  std::size_t key_scale_offset = 0;    // meaningful with dynamic scales only
+  std::size_t value_scale_offset = 0;  // meaningful with dynamic scales only
+  std::size_t bytes = 0;
+};
+
+KvRunLayout make_run_layout(const KvLayerPolicy& policy, int head_dim);
+
+struct KvLayerGeometry {
+  int kv_heads = 0;
+  int head_dim = 0;
+  int window = 0;  // keys that a query sees, itself included; 0: all
+  bool operator==(const KvLayerGeometry&) const = default;
+};
+
+// Layers that are alike share pages: a page of a group holds page_tokens tokens of all its layers.
+struct KvGroup {
+  KvLayerGeometry geometry;
+  KvRunLayout run;
+  std::vector<int> layers;
+  std::size_t layer_bytes = 0;  // of one layer in a page: kv_heads runs
+  std::size_t page_bytes = 0;
+};
+
+class KvLayout {
+ public:
+  // One geometry and one policy per layer.
+  KvLayout(const std::vector<KvLayerGeometry>& geometry, const KvPolicy& policy);
+
+  const std::vector<KvGroup>& groups() const { return groups_; }
+  int group_of(int layer) const { return places_[static_cast<std::size_t>(layer)].group; }
+  int index_in_group(int layer) const { return places_[static_cast<std::size_t>(layer)].index; }
+  int layers() const { return static_cast<int>(places_.size()); }
+
+  // Bytes that one more token costs over all layers, windows aside: a page's bytes / page_tokens.
+  double bytes_per_token() const;
+
+ private:
+  struct Place {
+    int group = 0;
+    int index = 0;
+  };
+  std::vector<KvGroup> groups_;
+  std::vector<Place> places_;
+};
+
+}  // namespace octet

@@ -1,0 +1,43 @@
+// The inner loops of CPU attention, one table per instruction set. Internal to src/ops/attention.
+#pragma once
+
+#include <cstdint>
+
+#include "kv/kv_dtype.h"
+#include "kv/kv_layout.h"
+
+namespace octet {
+
+// One row of scores against one tile of keys.
+struct SoftmaxTile {
+  float* scores = nullptr;              // [page_tokens]: q . k in, weights out
+  const float* key_scales = nullptr;    // [page_tokens]: softmax scale x the key's own
+  const float* value_scales = nullptr;  // [page_tokens]; null: all 1
+  int first = 0;                        // the row sees keys [first, last) of the tile
+  int last = 0;
+  float* maximum = nullptr;  // running, -inf before the first key
+  float* sum = nullptr;      // running
+};
+
+struct AttentionKernels {
+  // Stored elements to floats; count is a multiple of 8.
+  void (*decode)(KvDtype dtype, const std::byte* stored, std::int64_t count, float* out);
+
+  // c[r][n] = (scale ? c[r][n] * scale[r] : 0) + sum_k a[r][k] b[k][n], one fused chain over
+  // ascending k for each output, so that blocking changes no bit. columns is a multiple of 8.
+  void (*multiply)(const float* a, int a_stride, const float* b, int b_stride, float* c,
+                   int c_stride, const float* scale, int rows, int depth, int columns);
+
+  // One step of the online softmax: weights p_j = exp(s_j - m) with m the new running maximum, times
+  // the value's scale; sum = sum * alpha + sum_j p_j. Returns alpha = exp(old m - m), by which the
+  // row's output must be scaled. Keys outside [first, last) get weight 0 and are not read.
+  float (*softmax_tile)(const SoftmaxTile& tile);
+
+  // exp with the same bits as in softmax_tile.
+  float (*exponential)(float x);
+};
+
+const AttentionKernels& attention_kernels_portable();
+const AttentionKernels& attention_kernels_avx2();
+
+}  // namespace octet

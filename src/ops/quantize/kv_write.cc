@@ -1,0 +1,168 @@
+#include "ops/quantize/kv_write.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "core/bfloat16.h"
+#include "core/error.h"
+#include "core/float16.h"
+#include "core/float8_e4m3.h"
+#include "ops/quantize/hadamard.h"
+
+namespace octet {
+
+namespace {
+
+constexpr float int8_max = 127.0f;
+
+struct RowCounts {
+  std::int64_t saturated = 0;
+  std::int64_t non_finite = 0;
+};
+
+template <typename Stored>
+void store(std::byte* destination, std::size_t index, Stored value) {
+  std::memcpy(destination + index * sizeof(Stored), &value, sizeof(Stored));
+}
+
+std::int8_t round_to_int8(float value) {
+  if (std::isnan(value)) return 0;
+  // rint rounds to nearest even under the default rounding mode.
+  return static_cast<std::int8_t>(std::rint(std::clamp(value, -int8_max, int8_max)));
+}
+
+std::int64_t count_non_finite(const float* row, int elements) {
+  std::int64_t count = 0;
+  for (int i = 0; i < elements; ++i) count += std::isfinite(row[i]) ? 0 : 1;
+  return count;
+}
+
+// Writes one row of one side. Element i lies at index `first + i * stride`.
+void write_side(const KvSidePolicy& side, const float* row, int elements, std::byte* destination,
+                std::size_t first, std::size_t stride, std::byte* scales, std::size_t token,
+                RowCounts* counts) {
+  switch (side.dtype) {
+    case KvDtype::float32:
+      for (int i = 0; i < elements; ++i) store(destination, first + stride * i, row[i]);
+      counts->non_finite += count_non_finite(row, elements);
+      return;
+    case KvDtype::float16:
+      for (int i = 0; i < elements; ++i) {
+        store(destination, first + stride * i, float_to_float16(row[i]));
+      }
+      counts->non_finite += count_non_finite(row, elements);
+      return;
+    case KvDtype::bfloat16:
+      for (int i = 0; i < elements; ++i) {
+        store(destination, first + stride * i, float_to_bfloat16(row[i]));
+      }
+      counts->non_finite += count_non_finite(row, elements);
+      return;
+    case KvDtype::fp8: {
+      float scale = 1.0f;
+      if (side.scales == KvScales::dynamic) {
+        const std::uint16_t bits =
+            dynamic_scale(row, elements, float8_e4m3_max, &counts->non_finite);
+        store(scales, token, bits);
+        scale = bfloat16_to_float(bits);
+      } else {
+        counts->non_finite += count_non_finite(row, elements);
+      }
+      for (int i = 0; i < elements; ++i) {
+        const float scaled = row[i] / scale;
+        counts->saturated += std::fabs(scaled) > float8_e4m3_max ? 1 : 0;
+        store(destination, first + stride * i, float_to_float8_e4m3(scaled));
+      }
+      return;
+    }
+    case KvDtype::int8: {
+      const std::uint16_t bits = dynamic_scale(row, elements, int8_max, &counts->non_finite);
+      store(scales, token, bits);
+      const float scale = bfloat16_to_float(bits);
+      for (int i = 0; i < elements; ++i) {
+        store(destination, first + stride * i, round_to_int8(row[i] / scale));
+      }
+      return;
+    }
+  }
+}
+
+std::size_t element_index(KvOrder order, std::size_t token, int head_dim) {
+  return order == KvOrder::token_major ? token * static_cast<std::size_t>(head_dim) : token;
+}
+
+std::size_t element_stride(KvOrder order) {
+  return order == KvOrder::token_major ? 1 : static_cast<std::size_t>(page_tokens);
+}
+
+void write_row(const KvWriteArgs& args, const SequenceRows& sequence, std::int32_t row,
+               RowCounts* counts) {
+  const KvRunLayout& run = args.layer.group->run;
+  const int kv_heads = args.layer.group->geometry.kv_heads;
+  const int head_dim = run.head_dim;
+  const std::int32_t position = sequence.first_position + row;
+  const PageId page = sequence.pages[static_cast<std::size_t>(args.group)][position / page_tokens];
+  const auto token = static_cast<std::size_t>(position % page_tokens);
+  const std::int64_t batch_row = sequence.first_row + row;
+
+  std::array<float, max_head_dim> rotated;
+  for (int head = 0; head < kv_heads; ++head) {
+    std::byte* bytes = args.layer.run(page, head);
+    const float* key = args.key + batch_row * args.key_stride + head * head_dim;
+    if (run.policy.rotates_keys()) {
+      std::copy_n(key, head_dim, rotated.begin());
+      hadamard_rotate(rotated.data(), head_dim);
+      key = rotated.data();
+    }
+    write_side(run.policy.key, key, head_dim, bytes + run.key_offset,
+               element_index(run.key_order, token, head_dim), element_stride(run.key_order),
+               bytes + run.key_scale_offset, token, counts);
+    write_side(run.policy.value, args.value + batch_row * args.value_stride + head * head_dim,
+               head_dim, bytes + run.value_offset, element_index(run.value_order, token, head_dim),
+               element_stride(run.value_order), bytes + run.value_scale_offset, token, counts);
+  }
+}
+
+}  // namespace
+
+std::uint16_t dynamic_scale(const float* row, int elements, float largest_code,
+                            std::int64_t* non_finite) {
+  float largest = 0.0f;
+  for (int i = 0; i < elements; ++i) {
+    const float magnitude = std::fabs(row[i]);
+    if (std::isfinite(magnitude)) {
+      largest = std::max(largest, magnitude);
+    } else {
+      ++*non_finite;
+    }
+  }
+  if (largest == 0.0f) return float_to_bfloat16(1.0f);
+  // A row of tiny values would give a subnormal scale, or 0: the smallest normal bfloat16 serves.
+  return float_to_bfloat16_up(std::max(largest / largest_code, 0x1p-126f));
+}
+
+void kv_write(const OpContext& context, const KvWriteArgs& args) {
+  for (const SequenceRows& sequence : args.sequences) {
+    if (args.layer.group->run.head_dim > max_head_dim) {
+      throw_error(ErrorKind::internal, "a head of {} elements is wider than the cache ops take",
+                  args.layer.group->run.head_dim);
+    }
+    // A block of rows is a few microseconds of work, worth a thread's while.
+    constexpr std::int32_t block = 16;
+    context.pool->parallel_for((sequence.rows + block - 1) / block, [&](std::int64_t index, int) {
+      RowCounts counts;
+      const auto first = static_cast<std::int32_t>(index) * block;
+      for (std::int32_t row = first; row < std::min(first + block, sequence.rows); ++row) {
+        write_row(args, sequence, row, &counts);
+      }
+      if (args.counters != nullptr && (counts.saturated | counts.non_finite) != 0) {
+        args.counters->saturated += counts.saturated;
+        args.counters->non_finite += counts.non_finite;
+      }
+    });
+  }
+}
+
+}  // namespace octet
