@@ -1,0 +1,17 @@
+// The subcommands. Each adds itself to the program and sets `run` to what it does when chosen.
+#pragma once
+
+#include <functional>
+
+#include <CLI/App.hpp>
+
+namespace octet {
+
+using CommandAction = std::function<void()>;
+
+void add_generate(CLI::App& program, CommandAction* run);
+void add_inspect(CLI::App& program, CommandAction* run);
+void add_tokenize(CLI::App& program, CommandAction* run);
+void add_eval(CLI::App& program, CommandAction* run);
+
+}  // namespace octet

@@ -1,0 +1,136 @@
+// octet eval: what a cache policy costs in accuracy.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "eval/kl.h"
+
+namespace octet {
+
+namespace {
+
+constexpr std::size_t most_text_bytes = std::size_t{1} << 30;
+
+struct KlFlags {
+  std::string model;
+  std::string text;
+  std::int64_t context = 0;
+  std::string reference = "float32";
+  CacheFlags cache;
+  // Float32 arithmetic unless told, so that only the cache differs.
+  MachineFlags machine{.dtype = "float32", .device = "auto", .instruction_set = "auto", .threads = 0};
+  bool json = false;
+};
+
+Json as_json(const KlReport& report) {
+  Json object;
+  object["tokens"] = report.tokens;
+  object["mean"] = report.mean;
+  object["median"] = report.median;
+  object["p99"] = report.p99;
+  object["top1_agreement"] = report.top1_agreement;
+  object["perplexity"]["reference"] = report.reference_perplexity;
+  object["perplexity"]["candidate"] = report.candidate_perplexity;
+  object["by_depth"] = Json::array();
+  for (const KlDepth& depth : report.by_depth) {
+    Json part;
+    part["first"] = depth.first;
+    part["last"] = depth.last;
+    part["mean"] = depth.mean;
+    part["top1_agreement"] = depth.top1_agreement;
+    object["by_depth"].push_back(std::move(part));
+  }
+  return object;
+}
+
+std::string as_text(const KlReport& report, const std::string& candidate,
+                    const std::string& reference) {
+  std::string text = fmt::format(
+      "{} cache against {} over {} tokens\n"
+      "KL divergence   mean {:.3e}  median {:.3e}  p99 {:.3e} nats\n"
+      "same top token  {:.2f} %\n"
+      "perplexity      {:.4f} (reference {:.4f})\n",
+      candidate, reference, report.tokens, report.mean, report.median, report.p99,
+      100 * report.top1_agreement, report.candidate_perplexity, report.reference_perplexity);
+  double highest = 0;
+  for (const KlDepth& depth : report.by_depth) highest = std::max(highest, depth.mean);
+  for (const KlDepth& depth : report.by_depth) {
+    constexpr double bar = 40;
+    const auto length =
+        highest > 0 ? static_cast<std::size_t>(std::max(bar * depth.mean / highest, 0.0)) : 0;
+    text += fmt::format("  {:>6} to {:<6} {:.3e} {}\n", depth.first, depth.last, depth.mean,
+                        std::string(length, '#'));
+  }
+  return text;
+}
+
+void run_kl(const KlFlags& flags) {
+  EngineOptions options;
+  flags.machine.apply_to(&options);
+  options.cache = flags.cache.policy;
+  options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
+  options.limits.max_sequences = 1;
+  EngineOptions reference_options = options;
+  reference_options.cache = {.dtype = flags.reference, .scales = "auto"};
+
+  const std::string text = read_text(flags.text, most_text_bytes);
+  LoadedModel loaded = load_model_and_tokenizer(flags.model, 0);
+  std::vector<TokenId> tokens = encode_raw(*loaded.tokenizer, text);
+  if (tokens.empty()) throw_bad_input("{}: holds no text", flags.text);
+  const std::int64_t most = loaded.model->config().max_positions;
+  if (flags.context > most) {
+    throw_bad_input("--context is {}, and the model was made for {} tokens", flags.context, most);
+  }
+  const auto count = std::min({static_cast<std::int64_t>(tokens.size()),
+                               flags.context > 0 ? flags.context : most, most});
+  tokens.resize(static_cast<std::size_t>(count));
+  options.max_model_len = count;
+  reference_options.max_model_len = count;
+
+  EngineCore reference(loaded.model, reference_options);
+  EngineCore candidate(loaded.model, options);
+  Progress progress("eval kl", count);
+  const KlReport report = evaluate_kl(reference, candidate, tokens,
+                                      [&](std::int64_t done) { progress.update(done); });
+  progress.clear();
+  if (flags.json) {
+    std::cout << dump_json(as_json(report)) << '\n';
+  } else {
+    std::cout << as_text(report, candidate.policy().dtype_name, reference.policy().dtype_name);
+  }
+}
+
+}  // namespace
+
+void add_eval(CLI::App& program, CommandAction* run) {
+  CLI::App* eval = program.add_subcommand("eval", "Measure what a cache policy costs in accuracy");
+  eval->require_subcommand(1);
+  CLI::App* command = eval->add_subcommand(
+      "kl", "KL divergence of the model's predictions to those with another cache");
+  const auto flags = std::make_shared<KlFlags>();
+  add_model_flag(*command, &flags->model);
+  command->add_option("--text", flags->text, "File to read, teacher-forced (-: standard input)")
+      ->required();
+  command
+      ->add_option("--context", flags->context,
+                   "Tokens of the text to read (default: all that the model's context holds)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--reference", flags->reference, "Cache format to compare with")
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  flags->cache.add_to(*command);
+  flags->machine.add_to(*command);
+  command->callback([flags, run] { *run = [flags] { run_kl(*flags); }; });
+}
+
+}  // namespace octet

@@ -1,0 +1,169 @@
+// octet inspect: what a model file holds, and what its cache costs.
+#include <array>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "core/json.h"
+#include "core/memory_info.h"
+#include "kv/kv_layout.h"
+
+namespace octet {
+
+namespace {
+
+constexpr std::array<const char*, 6> cache_formats = {"float32",  "bfloat16", "float16",
+                                                      "int8",     "int8:fp8", "fp8"};
+
+struct InspectFlags {
+  std::string model;
+  bool json = false;
+};
+
+struct WeightType {
+  std::int64_t tensors = 0;
+  std::int64_t parameters = 0;
+  std::size_t bytes = 0;
+};
+
+struct CacheCost {
+  std::string format;
+  double bytes_per_token = 0;
+  std::int64_t tokens_that_fit = 0;  // beside the weights, in the memory that is free now
+};
+
+struct Inspection {
+  std::string path;
+  std::uint64_t file_bytes = 0;
+  ModelConfig config;
+  std::map<std::string, WeightType> weights;
+  WeightType all_weights;
+  std::size_t available_bytes = 0;
+  std::vector<CacheCost> caches;
+};
+
+Inspection inspect(const std::string& path) {
+  Inspection result;
+  result.path = path;
+  const std::shared_ptr<const GgufFile> file = GgufFile::open(path);
+  result.file_bytes = file->file_bytes();
+  // Loading checks every tensor's name and shape; one position keeps its tables small.
+  result.config = load_model(file, 1)->config();
+  for (const TensorView& tensor : file->tensors()) {
+    for (WeightType* sum :
+         {&result.weights[std::string(traits_of(tensor.dtype).name)], &result.all_weights}) {
+      ++sum->tensors;
+      sum->parameters += tensor.elements();
+      sum->bytes += tensor.bytes;
+    }
+  }
+  result.available_bytes = available_memory_bytes();
+  const double room = result.available_bytes > result.all_weights.bytes
+                          ? static_cast<double>(result.available_bytes - result.all_weights.bytes)
+                          : 0.0;
+  for (const char* format : cache_formats) {
+    const KvPolicy policy =
+        make_kv_policy({.dtype = format, .scales = "auto"}, result.config.layers);
+    const KvLayout layout(result.config.kv_geometry(), policy);
+    result.caches.push_back({format, layout.bytes_per_token(),
+                             static_cast<std::int64_t>(room / layout.bytes_per_token())});
+  }
+  return result;
+}
+
+std::string as_json(const Inspection& result) {
+  const ModelConfig& config = result.config;
+  Json object;
+  object["path"] = result.path;
+  object["format"] = "gguf";
+  object["file_bytes"] = result.file_bytes;
+  object["architecture"] = config.family;
+  object["name"] = config.name;
+  Json& geometry = object["geometry"];
+  geometry["layers"] = config.layers;
+  geometry["hidden_size"] = config.hidden_size;
+  geometry["intermediate_size"] = config.intermediate_size;
+  geometry["query_heads"] = config.query_heads;
+  geometry["kv_heads"] = config.kv_heads;
+  geometry["head_dim"] = config.head_dim;
+  geometry["vocabulary_size"] = config.vocabulary_size;
+  geometry["max_positions"] = config.max_positions;
+  geometry["norm_epsilon"] = config.norm_epsilon;
+  geometry["rope_theta"] = config.rope_theta;
+  geometry["tied_embeddings"] = config.tied_embeddings;
+  object["parameters"] = result.all_weights.parameters;
+  object["weights"] = Json::object();
+  for (const auto& [name, type] : result.weights) {
+    Json& entry = object["weights"][name];
+    entry["tensors"] = type.tensors;
+    entry["parameters"] = type.parameters;
+    entry["bytes"] = type.bytes;
+  }
+  object["available_memory_bytes"] = result.available_bytes;
+  object["kv_cache"] = Json::object();
+  for (const CacheCost& cache : result.caches) {
+    Json& entry = object["kv_cache"][cache.format];
+    entry["bytes_per_token"] = cache.bytes_per_token;
+    entry["tokens_that_fit"] = cache.tokens_that_fit;
+  }
+  return dump_json(object);
+}
+
+std::string as_text(const Inspection& result) {
+  const ModelConfig& config = result.config;
+  std::string text = fmt::format(
+      "{}\n"
+      "model      {}{}, {:.1f} M parameters, {:.1f} MB\n"
+      "geometry   {} layers, hidden {}, feed-forward {}, vocabulary {}{}\n"
+      "attention  {} query heads, {} KV heads, head_dim {}, context {}, rope theta {}\n"
+      "weights    ",
+      result.path, config.family, config.name.empty() ? "" : " (" + config.name + ")",
+      static_cast<double>(result.all_weights.parameters) / 1e6,
+      static_cast<double>(result.all_weights.bytes) / 1e6, config.layers, config.hidden_size,
+      config.intermediate_size, config.vocabulary_size,
+      config.tied_embeddings ? " (tied)" : "", config.query_heads, config.kv_heads, config.head_dim,
+      config.max_positions, config.rope_theta);
+  std::string separator;
+  for (const auto& [name, type] : result.weights) {
+    text += fmt::format("{}{} x {} ({:.1f} MB)", separator, name, type.tensors,
+                        static_cast<double>(type.bytes) / 1e6);
+    separator = ", ";
+  }
+  text += fmt::format("\ncache      {:<10} {:>12} {:>18}\n", "format", "bytes/token",
+                      "tokens that fit");
+  for (const CacheCost& cache : result.caches) {
+    text += fmt::format("           {:<10} {:>12.0f} {:>18}\n", cache.format,
+                        cache.bytes_per_token, cache.tokens_that_fit);
+  }
+  text += fmt::format("           in {:.1f} GB of memory that is free now, beside the weights\n",
+                      static_cast<double>(result.available_bytes) / 1e9);
+  return text;
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& program, CommandAction* run) {
+  CLI::App* command =
+      program.add_subcommand("inspect", "Show a model file's geometry, weights and cache costs");
+  const auto flags = std::make_shared<InspectFlags>();
+  add_model_flag(*command, &flags->model);
+  command->add_flag("--json", flags->json, "Print one JSON object");
+  command->callback([flags, run] {
+    *run = [flags] {
+      const Inspection result = inspect(flags->model);
+      if (flags->json) {
+        std::cout << as_json(result) << '\n';
+      } else {
+        std::cout << as_text(result);
+      }
+    };
+  });
+}
+
+}  // namespace octet

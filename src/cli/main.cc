@@ -1,0 +1,72 @@
+// The edge: parses the command line, and turns an error into one sentence and an exit status.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/version.h"
+#include "core/error.h"
+
+namespace {
+
+// 0 done, 1 failed, 2 bad usage or bad input.
+constexpr int exit_failed = 1;
+constexpr int exit_bad_input = 2;
+
+int exit_status(octet::ErrorKind kind) {
+  switch (kind) {
+    case octet::ErrorKind::bad_input:
+    case octet::ErrorKind::unsupported:
+      return exit_bad_input;
+    case octet::ErrorKind::out_of_memory:
+    case octet::ErrorKind::device:
+    case octet::ErrorKind::internal:
+      return exit_failed;
+  }
+  return exit_failed;
+}
+
+int report(const std::string& message, int status) {
+  std::fprintf(stderr, "octet: %s\n", message.c_str());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that closes the pipe ends the write with an error, not the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  CLI::App program{"octet serves language models with long contexts from an 8-bit KV cache", "octet"};
+  program.set_version_flag("--version", octet::version_text(), "Print version and build, then exit");
+  program.require_subcommand(1);
+  octet::CommandAction run;
+  octet::add_generate(program, &run);
+  octet::add_inspect(program, &run);
+  octet::add_tokenize(program, &run);
+  octet::add_eval(program, &run);
+
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    return program.exit(success);  // --help and --version
+  } catch (const CLI::ParseError& error) {
+    return report(std::string(error.what()) + " (see octet --help)", exit_bad_input);
+  }
+  try {
+    run();
+    std::cout.flush();
+    if (!std::cout) return report("standard output could not be written", exit_failed);
+    return 0;
+  } catch (const octet::Error& error) {
+    return report(error.what(), exit_status(error.kind()));
+  } catch (const std::bad_alloc&) {
+    return report("out of memory", exit_failed);
+  } catch (const std::exception& error) {
+    return report(std::string("internal error: ") + error.what(), exit_failed);
+  }
+}

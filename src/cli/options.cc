@@ -1,0 +1,112 @@
+#include "cli/options.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "core/error.h"
+
+namespace octet {
+
+void CacheFlags::add_to(CLI::App& command) {
+  const std::string group = "KV cache";
+  command
+      .add_option("--kv-cache-dtype", policy.dtype,
+                  "Cache format, K[:V]: auto, float32, float16, bfloat16, fp8 (= fp8_e4m3), int8")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--kv-cache-scales", policy.scales,
+                  "Scales of 8-bit formats: auto, dynamic (per token and KV head), unit (1.0)")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--kv-cache-memory-bytes", memory_bytes,
+                  "Bytes of the cache (default: what the context needs)")
+      ->check(CLI::PositiveNumber)
+      ->group(group);
+}
+
+void MachineFlags::add_to(CLI::App& command) {
+  const std::string group = "Machine";
+  command
+      .add_option("--dtype", dtype,
+                  "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--device", device, "auto, cpu or cuda")->capture_default_str()->group(group);
+  command
+      .add_option("--instruction-set", instruction_set, "auto, or one that --version lists")
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--threads", threads, "CPU threads (default: all that the process may use)")
+      ->check(CLI::Range(1, 1024))
+      ->group(group);
+}
+
+void MachineFlags::apply_to(EngineOptions* options) const {
+  if (device == "cuda") {
+    throw_unsupported("--device cuda: this build has no CUDA backend; expected auto or cpu");
+  }
+  if (device != "auto" && device != "cpu") {
+    throw_bad_input("--device {}: expected auto, cpu or cuda", device);
+  }
+  if (dtype == "bfloat16") {
+    options->arithmetic = Arithmetic::bfloat16;
+  } else if (dtype == "auto" || dtype == "float32") {
+    // Without bfloat16 instructions rounding to it costs time and saves none.
+    options->arithmetic = Arithmetic::float32;
+  } else {
+    throw_bad_input("--dtype {}: expected auto, float32 or bfloat16", dtype);
+  }
+  options->instruction_set = parse_instruction_set(instruction_set);
+  options->threads = threads;
+}
+
+void add_model_flag(CLI::App& command, std::string* path) {
+  command.add_option("-m,--model", *path, "Model file (GGUF)")->required();
+}
+
+LoadedModel load_model_and_tokenizer(const std::string& path, std::int64_t max_model_len) {
+  const auto start = std::chrono::steady_clock::now();
+  LoadedModel loaded;
+  loaded.file = GgufFile::open(path);
+  loaded.model = load_model(loaded.file, max_model_len);
+  loaded.tokenizer = Tokenizer::from_gguf(*loaded.file);
+  loaded.load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return loaded;
+}
+
+std::string read_text(const std::string& path, std::size_t limit) {
+  const auto close = [](std::FILE* file) {
+    if (file != nullptr && file != stdin) std::fclose(file);
+  };
+  const std::unique_ptr<std::FILE, decltype(close)> file(
+      path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
+  const std::string name = path == "-" ? "standard input" : path;
+  if (file == nullptr) throw_bad_input("{}: {}", name, std::strerror(errno));
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    const std::size_t got = std::fread(buffer, 1, sizeof(buffer), file.get());
+    text.append(buffer, got);
+    if (text.size() > limit) throw_bad_input("{}: longer than the limit of {} bytes", name, limit);
+    if (got < sizeof(buffer)) break;
+  }
+  if (std::ferror(file.get()) != 0) throw_bad_input("{}: {}", name, std::strerror(errno));
+  return text;
+}
+
+std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<TokenId> tokens = tokenizer.encode(text, SpecialText::literal);
+  if (tokenizer.adds_beginning_of_text() && tokenizer.beginning_of_text()) {
+    tokens.insert(tokens.begin(), *tokenizer.beginning_of_text());
+  }
+  return tokens;
+}
+
+}  // namespace octet

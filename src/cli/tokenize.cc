@@ -1,0 +1,107 @@
+// octet tokenize: text to token ids, and back.
+#include <charconv>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace octet {
+
+namespace {
+
+constexpr std::size_t most_text_bytes = std::size_t{1} << 30;
+
+struct TokenizeFlags {
+  std::string model;
+  bool decode = false;
+  bool special = false;
+  bool json = false;
+  std::string text;
+  bool has_text = false;
+};
+
+// Ids between white space, commas and brackets, as other programs print lists of them.
+std::vector<TokenId> parse_ids(std::string_view text, const Tokenizer& tokenizer) {
+  constexpr std::string_view separators = " \t\r\n,[]";
+  std::vector<TokenId> ids;
+  std::size_t at = 0;
+  while ((at = text.find_first_not_of(separators, at)) != std::string_view::npos) {
+    const std::size_t end = std::min(text.find_first_of(separators, at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    TokenId id = -1;
+    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || stop != word.data() + word.size() || id < 0 ||
+        id >= tokenizer.vocabulary_size()) {
+      throw_bad_input("--decode: '{}' is no token id; expected 0 to {}", word.substr(0, 40),
+                      tokenizer.vocabulary_size() - 1);
+    }
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+Json tokens_as_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  Json tokens = Json::array();
+  for (const TokenId id : ids) tokens.push_back(std::string(tokenizer.token_text(id)));
+  return tokens;
+}
+
+void run_tokenize(const TokenizeFlags& flags) {
+  const std::shared_ptr<const GgufFile> file = GgufFile::open(flags.model);
+  const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::from_gguf(*file);
+  const std::string text = flags.has_text ? flags.text : read_text("-", most_text_bytes);
+  if (flags.decode) {
+    const std::vector<TokenId> ids = parse_ids(text, *tokenizer);
+    const std::string decoded = tokenizer->decode(ids, flags.special);
+    if (flags.json) {
+      Json object;
+      object["token_ids"] = ids;
+      object["tokens"] = tokens_as_json(*tokenizer, ids);
+      object["text"] = decoded;
+      std::cout << dump_json(object) << '\n';
+    } else {
+      std::cout << decoded;
+      if (flags.has_text) std::cout << '\n';
+    }
+    return;
+  }
+  const std::vector<TokenId> ids =
+      tokenizer->encode(text, flags.special ? SpecialText::parse : SpecialText::literal);
+  if (flags.json) {
+    Json object;
+    object["token_ids"] = ids;
+    object["tokens"] = tokens_as_json(*tokenizer, ids);
+    std::cout << dump_json(object) << '\n';
+    return;
+  }
+  for (const TokenId id : ids) std::cout << id << '\t' << tokenizer->token_text(id) << '\n';
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& program, CommandAction* run) {
+  CLI::App* command = program.add_subcommand("tokenize", "Turn text into token ids, or back");
+  const auto flags = std::make_shared<TokenizeFlags>();
+  add_model_flag(*command, &flags->model);
+  command->add_flag("--decode", flags->decode, "Read ids (between spaces or commas), print text");
+  command->add_flag("--special", flags->special,
+                    "Special-token text means the special token (with --decode: print them)");
+  command->add_flag("--json", flags->json, "Print one JSON object: token_ids, tokens");
+  CLI::Option* text =
+      command->add_option("text", flags->text, "The text (standard input where it is missing)");
+  command->callback([flags, run, text] {
+    flags->has_text = text->count() > 0;
+    *run = [flags] { run_tokenize(*flags); };
+  });
+}
+
+}  // namespace octet

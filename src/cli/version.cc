@@ -1,0 +1,22 @@
+#include "cli/version.h"
+
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/instruction_set.h"
+#include "models/model.h"
+
+namespace octet {
+
+std::string version_text() {
+  std::vector<std::string_view> sets;
+  for (const InstructionSet set : available_instruction_sets()) sets.push_back(name_of(set));
+  return fmt::format(
+      "octet {}\ndevices: cpu\ninstruction set: {} (of {})\nmodel families: {}", OCTET_VERSION,
+      name_of(detect_instruction_set()), fmt::join(sets, ", "), fmt::join(model_families(), ", "));
+}
+
+}  // namespace octet

@@ -1,0 +1,60 @@
+#include "engine/runner.h"
+
+#include "core/error.h"
+
+namespace octet {
+
+std::span<const float> Runner::run(std::span<const RunnerRows> rows) {
+  tokens_.clear();
+  positions_.clear();
+  logit_rows_.clear();
+  sequences_.resize(rows.size());
+  const std::size_t groups = pool_->layout().groups().size();
+  const std::int64_t vocabulary = model_->config().vocabulary_size;
+
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const RunnerRows& request = rows[i];
+    SequenceRows& sequence = sequences_[i];
+    sequence.first_row = static_cast<std::int32_t>(tokens_.size());
+    sequence.rows = static_cast<std::int32_t>(request.tokens.size());
+    sequence.first_position = static_cast<std::int32_t>(request.first_position);
+    sequence.pages.resize(groups);
+    const std::int64_t end = request.first_position + sequence.rows;
+    for (std::size_t group = 0; group < groups; ++group) {
+      const std::span<const PageId> pages = request.blocks->pages(static_cast<int>(group));
+      if (static_cast<std::int64_t>(pages.size()) * page_tokens < end) {
+        throw_error(ErrorKind::internal, "a sequence's {} pages do not hold its {} tokens",
+                    pages.size(), end);
+      }
+      sequence.pages[group] = pages.data();
+    }
+    for (const TokenId token : request.tokens) {
+      if (token < 0 || token >= vocabulary) {
+        throw_bad_input("token id {} is outside the model's vocabulary of {}", token, vocabulary);
+      }
+      positions_.push_back(sequence.first_position +
+                           static_cast<std::int32_t>(tokens_.size()) - sequence.first_row);
+      tokens_.push_back(token);
+      if (request.logits == WantedLogits::all) {
+        logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
+      }
+    }
+    if (request.logits == WantedLogits::last && sequence.rows > 0) {
+      logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
+    }
+  }
+
+  const std::size_t floats = logit_rows_.size() * static_cast<std::size_t>(vocabulary);
+  if (logits_.size() < floats) logits_.resize(floats);
+  ForwardBatch batch;
+  batch.tokens = tokens_;
+  batch.positions = positions_;
+  batch.sequences = sequences_;
+  batch.logit_rows = logit_rows_;
+  batch.pool = pool_;
+  batch.counters = &counters_;
+  model_->forward(*context_, batch, logits_.data());
+  return {logits_.data(), floats};
+}
+
+}  // namespace octet

@@ -1,0 +1,51 @@
+// Lays a step's rows out for the model and runs it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kv/block_table.h"
+#include "models/model.h"
+#include "text/tokenizer.h"
+
+namespace octet {
+
+enum class WantedLogits { none, last, all };
+
+// Tokens of one sequence to compute: they take positions first_position, first_position + 1, ... and
+// `blocks` already holds pages for them.
+struct RunnerRows {
+  const BlockTable* blocks = nullptr;
+  std::span<const TokenId> tokens;
+  std::int64_t first_position = 0;
+  WantedLogits logits = WantedLogits::last;
+};
+
+class Runner {
+ public:
+  // `context` and `pool` outlive the runner.
+  Runner(std::shared_ptr<Model> model, const OpContext& context, const PagePool& pool)
+      : model_(std::move(model)), context_(&context), pool_(&pool) {}
+
+  // Logits [wanted rows, vocabulary] in the order of `rows`; valid until the next run.
+  std::span<const float> run(std::span<const RunnerRows> rows);
+
+  const Model& model() const { return *model_; }
+  const KvWriteCounters& counters() const { return counters_; }
+
+ private:
+  std::shared_ptr<Model> model_;
+  const OpContext* context_;
+  const PagePool* pool_;
+  KvWriteCounters counters_;
+  // Of one step; kept so that a step allocates nothing.
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> logit_rows_;
+  std::vector<SequenceRows> sequences_;
+  std::vector<float> logits_;
+};
+
+}  // namespace octet

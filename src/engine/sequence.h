@@ -1,0 +1,45 @@
+// A request on its way through the engine.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "engine/request.h"
+#include "engine/stop_filter.h"
+#include "kv/block_table.h"
+#include "text/detokenizer.h"
+
+namespace octet {
+
+struct Sequence {
+  Sequence(RequestId request, GenerateRequest asked, std::uint64_t drawn_seed, PagePool& pool,
+           const Tokenizer& tokenizer)
+      : id(request),
+        sampling(std::move(asked.sampling)),
+        seed(drawn_seed),
+        tokens(std::move(asked.prompt)),
+        prompt_tokens(static_cast<std::int64_t>(tokens.size())),
+        blocks(pool),
+        detokenizer(tokenizer),
+        stop_filter(sampling.stop) {}
+
+  RequestId id;
+  SamplingParams sampling;
+  std::uint64_t seed;
+  std::vector<TokenId> tokens;  // the prompt, then the answer
+  std::int64_t prompt_tokens;
+  // Tokens whose keys and values are in the cache. After a preemption it is 0, and the answer so far
+  // is computed again like a prompt: no token is lost.
+  std::int64_t computed_tokens = 0;
+  BlockTable blocks;
+  Detokenizer detokenizer;
+  StopFilter stop_filter;
+  bool cancelled = false;
+
+  std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
+  std::int64_t generated() const { return length() - prompt_tokens; }
+  std::int64_t pending() const { return length() - computed_tokens; }
+};
+
+}  // namespace octet

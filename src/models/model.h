@@ -1,0 +1,58 @@
+// A model: token ids and a cache in, logits out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "files/gguf.h"
+#include "kv/page_pool.h"
+#include "kv/sequence_rows.h"
+#include "models/model_config.h"
+#include "ops/context.h"
+#include "ops/quantize/kv_write.h"
+
+namespace octet {
+
+// One step's work: rows of several sequences, flattened.
+struct ForwardBatch {
+  std::span<const std::int32_t> tokens;     // [rows], each in [0, vocabulary)
+  std::span<const std::int32_t> positions;  // [rows]
+  std::span<const SequenceRows> sequences;  // cover all rows
+  std::span<const std::int32_t> logit_rows;  // ascending: the rows whose logits are wanted
+  const PagePool* pool = nullptr;           // holds the pages that the sequences name
+  KvWriteCounters* counters = nullptr;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const ModelConfig& config() const = 0;
+
+  // Writes the rows' keys and values into their pages and logits [logit_rows.size(), vocabulary]
+  // float32. Not reentrant: a model owns its activations.
+  virtual void forward(const OpContext& context, const ForwardBatch& batch, float* logits) = 0;
+};
+
+using ModelFactory = std::function<std::unique_ptr<Model>(std::shared_ptr<const GgufFile>,
+                                                          std::int64_t max_positions)>;
+
+// A family registers itself from its own file:
+//   const FamilyRegistration registration("llama", load_llama);
+// `architecture` is general.architecture in GGUF files.
+class FamilyRegistration {
+ public:
+  FamilyRegistration(std::string architecture, ModelFactory factory);
+};
+std::vector<std::string> model_families();
+
+// Opens the model in `file`. max_positions bounds the positions that will be asked for (0: what the
+// model was made for). Throws Error{unsupported} that names an architecture it does not know.
+std::unique_ptr<Model> load_model(std::shared_ptr<const GgufFile> file,
+                                  std::int64_t max_positions = 0);
+
+}  // namespace octet
