@@ -9,8 +9,9 @@
 namespace octet {
 
 // Decodes `out.size()` consecutive values of `dtype`, starting at a block boundary at `data`, to
-// float32. out.size() must be a multiple of the block's elements. Block formats as ggml defines them
-// (ggml-quants.c); each value is computed as the format's formula in float32, scales from float16.
+// float32. out.size() must be a multiple of the block's elements. Block formats as ggml defines
+// them (ggml-quants.c); each value is computed as the format's formula in float32, scales from
+// float16.
 void decode_blocks(DataType dtype, const std::byte* data, std::span<float> out);
 
 // Decodes row `row` of a tensor of rank 2 (or the whole of a tensor of rank 1, row 0).

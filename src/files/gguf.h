@@ -5,6 +5,7 @@
 // it is used, and no allocation is larger than the file could justify.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,10 @@ class GgufFile {
   // key or tensor at fault; Error{unsupported} for a version or tensor type that octet does not
   // read.
   static std::shared_ptr<const GgufFile> open(const std::string& path);
+
+  // The same for a file that lies in memory; `name` stands for its path.
+  static std::shared_ptr<const GgufFile> from_bytes(std::vector<std::byte> bytes,
+                                                    const std::string& name);
   ~GgufFile();
 
   const std::string& path() const;
