@@ -50,7 +50,8 @@ class Tokenizer {
   // Tokens that end an answer: end of text, of turn, of message.
   virtual const std::vector<TokenId>& end_tokens() const = 0;
 
-  // Ids to text; special tokens are left out unless asked for; bytes that are no UTF-8 become U+FFFD.
+  // Ids to text; special tokens are left out unless asked for; bytes that are no UTF-8 become
+  // U+FFFD.
   std::string decode(const std::vector<TokenId>& tokens, bool with_special = false) const;
 };
 
