@@ -82,7 +82,7 @@ std::vector<ScheduledRows> Scheduler::schedule() {
   return scheduled;
 }
 
-Sequence* Scheduler::find(RequestId id) {
+Sequence* Scheduler::find(RequestId id) const {
   for (const auto& sequence : running_) {
     if (sequence->id == id) return sequence.get();
   }

@@ -35,7 +35,7 @@ class Scheduler {
 
   // Takes a sequence out, its pages with it.
   std::unique_ptr<Sequence> remove(RequestId id);
-  Sequence* find(RequestId id);
+  Sequence* find(RequestId id) const;
 
   bool idle() const { return waiting_.empty() && running_.empty(); }
   std::size_t waiting() const { return waiting_.size(); }

@@ -1,0 +1,92 @@
+// A cache with random keys and values in shuffled pages, for tests of the ops over it.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/thread_pool.h"
+#include "kv/block_table.h"
+#include "kv/kv_layout.h"
+#include "kv/page_pool.h"
+#include "kv/sequence_rows.h"
+#include "ops/context.h"
+#include "ops/quantize/kv_write.h"
+
+namespace octet {
+
+inline std::vector<float> random_floats(std::size_t count, unsigned seed, float deviation = 1.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, deviation);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+struct CacheShape {
+  int kv_heads = 2;
+  int head_dim = 64;
+  int window = 0;
+  std::string dtype = "bfloat16";
+  std::string scales = "auto";
+};
+
+// One layer; sequences take turns for pages, so that no table is in order. Unused bytes hold 0x7F,
+// which reads as NaN in e4m3 and as a huge number in float formats.
+class PagedCache {
+ public:
+  PagedCache(const CacheShape& shape, const std::vector<std::int64_t>& lengths) : shape_(shape) {
+    const KvLayout layout({{shape.kv_heads, shape.head_dim, shape.window}},
+                          make_kv_policy({.dtype = shape.dtype, .scales = shape.scales}, 1));
+    std::int64_t pages = 0;
+    for (const std::int64_t length : lengths) pages += (length + page_tokens - 1) / page_tokens;
+    pool_ = std::make_unique<PagePool>(
+        layout, static_cast<std::size_t>(std::max<std::int64_t>(pages, 1)) *
+                    PagePool::slab_bytes(layout));
+    std::memset(pool_->arena().data(), 0x7F, pool_->arena().size());
+    for (std::size_t i = 0; i < lengths.size(); ++i) tables_.emplace_back(*pool_);
+    for (std::int64_t tokens = page_tokens;; tokens += page_tokens) {
+      bool grew = false;
+      for (std::size_t i = lengths.size(); i-- > 0;) {
+        if (tokens - page_tokens >= lengths[i]) continue;
+        grew = true;
+        if (!tables_[i].grow_to(std::min(tokens, lengths[i]))) throw std::bad_alloc();
+      }
+      if (!grew) break;
+    }
+  }
+
+  PagePool& pool() { return *pool_; }
+  KvLayerView layer() const { return pool_->layer_view(0); }
+  const PageId* pages(std::size_t sequence) const { return tables_[sequence].pages(0).data(); }
+
+  SequenceRows rows(std::size_t sequence, std::int32_t first_row, std::int32_t rows,
+                    std::int32_t first_position) const {
+    return {first_row, rows, first_position, {pages(sequence)}};
+  }
+
+  // Writes `key` and `value` ([rows, kv_heads * head_dim] each) for the given rows.
+  void write(const OpContext& context, const std::vector<float>& key,
+             const std::vector<float>& value, const std::vector<SequenceRows>& sequences,
+             KvWriteCounters* counters = nullptr) {
+    KvWriteArgs args;
+    args.key = key.data();
+    args.value = value.data();
+    args.key_stride = static_cast<std::int64_t>(shape_.kv_heads) * shape_.head_dim;
+    args.value_stride = args.key_stride;
+    args.layer = layer();
+    args.sequences = sequences;
+    args.counters = counters;
+    kv_write(context, args);
+  }
+
+ private:
+  CacheShape shape_;
+  std::unique_ptr<PagePool> pool_;
+  std::vector<BlockTable> tables_;
+};
+
+}  // namespace octet
