@@ -1,12 +1,17 @@
 #include "core/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
 #include <exception>
 #include <fstream>
+#include <mutex>
 #include <string>
+#include <system_error>
+#include <utility>
+
+#include <sched.h>
+
+#include "core/error.h"
 
 namespace octet {
 
@@ -21,7 +26,8 @@ struct ThreadPool::Job {
 namespace {
 
 // A decode step hands out hundreds of jobs, microseconds apart: waking a sleeping thread costs more
-// than most of them. So a worker looks for the next job for about 50 us before it sleeps.
+// than most of them. So a worker looks for the next job, and the caller for the end of one, for
+// about 50 us before it sleeps.
 constexpr int spin_rounds = 2000;
 
 void pause_briefly() {
@@ -31,6 +37,20 @@ void pause_briefly() {
   std::this_thread::yield();
 #endif
 }
+
+// Waits, first spinning, then asleep, until `variable` is no longer `value`.
+template <typename T>
+void wait_while(const std::atomic<T>& variable, T value) {
+  for (int round = 0; round < spin_rounds; ++round) {
+    if (variable.load() != value) return;
+    pause_briefly();
+  }
+  variable.wait(value);
+}
+
+// The pool whose body this thread is in, and the thread's number there.
+thread_local const ThreadPool* current_pool = nullptr;
+thread_local int current_thread = 0;
 
 // The CPU quota of the process's cgroup v2 in CPUs, or 0 where there is none.
 double cgroup_cpu_quota() {
@@ -59,19 +79,22 @@ int ThreadPool::available_cpus() {
 
 ThreadPool::ThreadPool(int threads) {
   const int total = threads > 0 ? threads : available_cpus();
-  workers_.reserve(static_cast<std::size_t>(total - 1));
-  for (int thread = 1; thread < total; ++thread) {
-    workers_.emplace_back([this, thread] { work(thread); });
+  try {
+    for (int thread = 1; thread < total; ++thread) {
+      workers_.emplace_back([this, thread] { work(thread); });
+    }
+  } catch (const std::system_error& error) {
+    stop();
+    throw_error(ErrorKind::out_of_memory, "cannot start {} threads: {}", total, error.what());
   }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    generation_.fetch_add(1, std::memory_order_release);
-  }
-  wake_.notify_all();
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
+  stopping_ = true;
+  ++generation_;
+  generation_.notify_all();
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -89,29 +112,26 @@ void ThreadPool::run(Job& job, int thread) {
   }
 }
 
+// The calling thread's share of a job. While it lasts, the thread is number 0 of this pool.
+void ThreadPool::run_as_caller(Job& job) {
+  const ThreadPool* outer_pool = std::exchange(current_pool, this);
+  const int outer_thread = std::exchange(current_thread, 0);
+  run(job, 0);  // throws nothing: errors are kept in the job
+  current_pool = outer_pool;
+  current_thread = outer_thread;
+}
+
 void ThreadPool::work(int thread) {
-  std::uint64_t seen = 0;
+  current_pool = this;
+  current_thread = thread;
+  std::uint32_t seen = 0;
   for (;;) {
-    for (int round = 0; round < spin_rounds; ++round) {
-      if (generation_.load(std::memory_order_acquire) != seen) break;
-      pause_briefly();
-    }
-    Job* job = nullptr;
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return generation_.load(std::memory_order_relaxed) != seen; });
-      seen = generation_.load(std::memory_order_relaxed);
-      if (stopping_) return;
-      job = job_;
-      if (job == nullptr) continue;  // the job ended before this worker came
-      ++active_workers_;
-    }
-    run(*job, thread);
-    {
-      const std::lock_guard lock(mutex_);
-      --active_workers_;
-    }
-    finished_.notify_one();
+    wait_while(generation_, seen);
+    seen = generation_;
+    if (stopping_) return;
+    ++active_workers_;
+    if (Job* job = job_; job != nullptr) run(*job, thread);  // else it ended before we came
+    if (--active_workers_ == 0) active_workers_.notify_one();
   }
 }
 
@@ -121,20 +141,19 @@ void ThreadPool::parallel_for(std::int64_t count,
   Job job;
   job.count = count;
   job.body = &body;
-  const bool share = count > 1 && !workers_.empty();
-  if (share) {
-    {
-      const std::lock_guard lock(mutex_);
-      job_ = &job;
-      generation_.fetch_add(1, std::memory_order_release);
-    }
-    wake_.notify_all();
-  }
-  run(job, 0);
-  if (share) {
-    std::unique_lock lock(mutex_);
+  if (current_pool == this) {
+    run(job, current_thread);
+  } else if (count == 1 || workers_.empty()) {
+    run_as_caller(job);
+  } else {
+    job_ = &job;
+    ++generation_;
+    generation_.notify_all();
+    run_as_caller(job);
     job_ = nullptr;  // a worker that comes late finds nothing
-    finished_.wait(lock, [&] { return active_workers_ == 0; });
+    for (int active = active_workers_; active != 0; active = active_workers_) {
+      wait_while(active_workers_, active);
+    }
   }
   if (job.error) std::rethrow_exception(job.error);
 }

@@ -2,11 +2,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -16,7 +13,8 @@ namespace octet {
 // engine thread. Which thread runs which index is not fixed, so work items must not depend on it.
 class ThreadPool {
  public:
-  // `threads` counts the caller; 0 means available_cpus().
+  // `threads` counts the caller; 0 means available_cpus(). Throws Error{out_of_memory} where the
+  // system does not give that many threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -26,7 +24,9 @@ class ThreadPool {
 
   // Calls body(index, thread) for every index in [0, count) and returns when all are done.
   // `thread` is in [0, size()) and names the scratch that the call may use. The first exception
-  // that a body throws is rethrown here, after all threads have stopped working.
+  // that a body throws is rethrown here, after all threads have stopped working; indices that were
+  // not begun by then are not begun at all. A call from within a body runs on the thread that makes
+  // it, whose number its bodies get.
   void parallel_for(std::int64_t count, const std::function<void(std::int64_t, int)>& body);
 
   // CPUs that this process may use: its affinity mask, lessened by a cgroup v2 CPU quota.
@@ -35,16 +35,18 @@ class ThreadPool {
  private:
   struct Job;
   void work(int thread);
+  void run_as_caller(Job& job);
   static void run(Job& job, int thread);
+  void stop();
 
   std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable finished_;
-  Job* job_ = nullptr;
-  std::atomic<std::uint64_t> generation_{0};
-  int active_workers_ = 0;
-  bool stopping_ = false;
+  // A worker first counts itself in, then looks for a job; the caller first takes the job away,
+  // then waits for the count to be 0. Both in sequentially consistent order, so that either the
+  // worker finds no job or the caller waits for it.
+  std::atomic<Job*> job_{nullptr};
+  std::atomic<std::uint32_t> generation_{0};  // grows by 1 with each job: what workers wait for
+  std::atomic<int> active_workers_{0};
+  std::atomic<bool> stopping_{false};
 };
 
 }  // namespace octet
