@@ -52,8 +52,9 @@ class RopeTable {
 
 // out[i]           = a cos - b sin
 // out[i + pairs]   = b cos + a sin      for pair (a, b) of head h at positions[m]
-//   x: [rows, heads, head_dim] float32, row stride `row_stride`, in place; elements past the rotated
-//   ones stay. positions: [rows], each in [0, table.positions()); otherwise Error{internal}.
+//   x: [rows, heads, head_dim] float32, row stride `row_stride`, in place; elements past the
+//   rotated ones stay. positions: [rows], each in [0, table.positions()); otherwise
+//   Error{internal}.
 struct RopeArgs {
   float* x = nullptr;
   std::int64_t rows = 0;

@@ -1,0 +1,58 @@
+#include "ops/linear/linear.h"
+
+#include "core/error.h"
+#include "ops/linear/linear_cpu.h"
+
+namespace octet {
+namespace {
+
+[[noreturn]] void fail(const LinearArgs& args, const char* what) {
+  throw_error(ErrorKind::internal,
+              "linear: weight '{}' {} {}: {} (rows {}, x_stride {}, y_stride {})",
+              args.weight->name, traits_of(args.weight->dtype).name,
+              format_shape(args.weight->shape), what, args.rows, args.x_stride, args.y_stride);
+}
+
+void validate(const LinearArgs& args) {
+  if (args.weight == nullptr) throw_error(ErrorKind::internal, "linear: there is no weight");
+  const TensorView& weight = *args.weight;
+  if (weight.shape.size() != 2) fail(args, "expected a matrix");
+  const std::int64_t outputs = weight.shape[0];
+  const std::int64_t k = weight.shape[1];
+  if (outputs < 0 || k < 0) fail(args, "expected extents of at least 0");
+  const DataTypeTraits traits = traits_of(weight.dtype);
+  if (traits.block_elements == 0) fail(args, "unknown element type");
+  if (k % traits.block_elements != 0) fail(args, "expected whole blocks in a row");
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(k) / traits.block_elements * traits.block_bytes;
+  if (row_bytes != 0 && weight.bytes / row_bytes < static_cast<std::size_t>(outputs)) {
+    fail(args, "expected more bytes of data");
+  }
+  if (args.rows < 0) fail(args, "expected at least 0 rows");
+  if (args.rows == 0 || outputs == 0) return;
+  if (args.x_stride < k) fail(args, "expected x_stride to be at least the inputs");
+  if (args.y_stride < outputs) fail(args, "expected y_stride to be at least the outputs");
+  if (args.y == nullptr || (k > 0 && (args.x == nullptr || weight.data == nullptr))) {
+    fail(args, "expected x, y and the weight's data");
+  }
+}
+
+}  // namespace
+
+void linear(const OpContext& context, const LinearArgs& args) {
+  validate(args);
+  switch (context.instruction_set) {
+    case InstructionSet::portable:
+      return linear_cpu(context, linear_kernels_portable(), args);
+    case InstructionSet::avx2:
+#if defined(__x86_64__)
+      return linear_cpu(context, linear_kernels_avx2(), args);
+#else
+      break;
+#endif
+  }
+  throw_error(ErrorKind::internal, "linear: no kernels for instruction set {}",
+              name_of(context.instruction_set));
+}
+
+}  // namespace octet

@@ -1,0 +1,64 @@
+// What an instruction set brings to the linear layer: packing, decoding and multiplying. Blocking,
+// threads and scratch memory are the driver's (linear_cpu.cc) and are the same for all.
+//
+// Order of a sum: K is padded with zeros to a multiple of `k_step`; eight float32 lanes each sum
+// the products of k = lane (mod 8) in ascending k; then the lanes are added as
+//   ((l0 + l2) + (l1 + l3)) + ((l4 + l6) + (l5 + l7)),
+// and last the bias. A kernel set may choose another order (AVX-512's BF16 dot products will) but
+// must keep to it in `multiply` and `multiply_direct` alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/data_type.h"
+#include "ops/context.h"
+
+namespace octet {
+
+// Some consecutive rows of a weight, one per output.
+struct WeightRows {
+  DataType dtype = DataType::float32;
+  const std::byte* data = nullptr;
+  std::int64_t row_bytes = 0;
+  std::int64_t outputs = 0;
+  std::int64_t k = 0;
+};
+
+// Where the results of a tile go: element (row, output) at y[row * y_stride + output]. `bias` (or
+// null) is that of the tile's first output.
+struct OutputTile {
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  const float* bias = nullptr;
+};
+
+struct LinearKernels {
+  int tile_rows;             // most rows that one packed tile of x holds
+  int panel_outputs;         // outputs of one decoded panel
+  int direct_rows;           // up to so many rows, weights are decoded in registers
+  int k_step;                // K is padded to a multiple of this
+  std::size_t packed_bytes;  // of one element in a packed tile or panel
+
+  // Packs rows of x (1 to tile_rows), rounded if `arithmetic` says so; padding is zero.
+  void (*pack_rows)(const float* x, std::int64_t x_stride, int rows, std::int64_t k,
+                    Arithmetic arithmetic, void* packed);
+  // Decodes weights.outputs rows (1 to panel_outputs); missing outputs of the panel become zeros.
+  void (*decode_panel)(const WeightRows& weights, Arithmetic arithmetic, void* panel);
+  // One tile of rows times ceil(outputs / panel_outputs) consecutive panels.
+  void (*multiply)(const void* packed, int rows, const void* panels, std::int64_t outputs,
+                   std::int64_t padded_k, const OutputTile& tile);
+  // The same sums for 1 to direct_rows rows straight from the stored weights.
+  void (*multiply_direct)(const void* packed, int rows, const WeightRows& weights,
+                          Arithmetic arithmetic, const OutputTile& tile);
+};
+
+// Most outputs that `multiply` is given at once.
+inline constexpr int max_outputs_per_multiply = 48;
+
+const LinearKernels& linear_kernels_portable();
+#if defined(__x86_64__)
+const LinearKernels& linear_kernels_avx2();
+#endif
+
+}  // namespace octet
