@@ -202,7 +202,7 @@ TEST_P(AttentionTest, LargeScoresStayFinite) {
 
 INSTANTIATE_TEST_SUITE_P(InstructionSets, AttentionTest,
                          ::testing::ValuesIn(available_instruction_sets()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         [](const auto& tested) { return std::string(name_of(tested.param)); });
 
 TEST(Attention, HeadsThatDoNotDivideAreRefused) {
   Fixture fixture({{2, 64, 0, "fp8", "auto"}, 6, {5}});

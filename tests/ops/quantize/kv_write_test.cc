@@ -131,8 +131,8 @@ TEST_P(KvWriteTest, RowsComeBackWithinTheFormatsRounding) {
 INSTANTIATE_TEST_SUITE_P(Formats, KvWriteTest,
                          ::testing::Values("float32", "float16", "bfloat16", "fp8", "int8",
                                            "int8:fp8", "fp8:int8", "float16:fp8"),
-                         [](const auto& info) {
-                           std::string name = info.param;
+                         [](const auto& tested) {
+                           std::string name = tested.param;
                            for (char& c : name) c = c == ':' ? '_' : c;
                            return name;
                          });
