@@ -1,0 +1,106 @@
+// The real models against goldens made by an independent numpy forward of the same dequantised
+// weights (tools/oracle/README.md).
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "engine/sampler.h"
+#include "eval/kl.h"
+#include "support/test_models.h"
+
+namespace octet {
+namespace {
+
+constexpr double logit_bound = 5e-3;
+constexpr double clear_gap = 1e-2;  // where the best leads by less, an honest engine may differ
+
+struct RealModel {
+  const char* file;
+  const char* goldens;
+};
+
+class RealModelTest : public ::testing::TestWithParam<RealModel> {};
+
+TEST_P(RealModelTest, TeacherForcedLogitsAndChoicesAreTheGoldens) {
+  const std::shared_ptr<Model> model = open_model(real_model_path(GetParam().file));
+  const auto vocabulary = static_cast<std::size_t>(model->config().vocabulary_size);
+  const Json goldens = read_json(GetParam().goldens);
+  const auto probe_ids = goldens["probe_ids"].get<std::vector<std::size_t>>();
+  std::int64_t choices = 0;
+  for (const Json& prompt : goldens["prompts"]) {
+    auto tokens = prompt["prompt_ids"].get<std::vector<TokenId>>();
+    const auto answer = prompt["ids"].get<std::vector<TokenId>>();
+    tokens.insert(tokens.end(), answer.begin(), answer.end());
+    const std::vector<float> logits = all_logits(model, tokens, TestOptions{});
+    for (const Json& step : prompt["steps"]) {
+      const std::size_t row = step["position"].get<std::size_t>() * vocabulary;
+      for (const Json& top : step["top"]) {
+        EXPECT_NEAR(logits[row + top[0].get<std::size_t>()], top[1].get<double>(), logit_bound)
+            << prompt["name"] << " at " << step["position"];
+      }
+      if (step["gap"].get<double>() <= clear_gap) continue;
+      ++choices;
+      EXPECT_EQ(most_likely({&logits[row], vocabulary}), step["argmax"].get<TokenId>())
+          << prompt["name"] << " at " << step["position"];
+    }
+    for (const Json& probe : prompt["probes"]) {
+      const std::size_t row = probe["position"].get<std::size_t>() * vocabulary;
+      for (std::size_t i = 0; i < probe_ids.size(); ++i) {
+        EXPECT_NEAR(logits[row + probe_ids[i]], probe["logits"][i].get<double>(), logit_bound)
+            << prompt["name"] << " at " << probe["position"];
+      }
+    }
+  }
+  EXPECT_GT(choices, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, RealModelTest,
+    ::testing::Values(RealModel{"SmolLM2-135M-Instruct.Q4_1.gguf", "goldens/smollm2.json"},
+                      RealModel{"Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf",
+                                "goldens/qwen2_5_coder.json"}),
+    [](const auto& tested) {
+      return std::string(tested.param.file).substr(0, 4) == "Smol" ? "SmolLM2" : "Qwen2_5_Coder";
+    });
+
+// What a cache costs on SmolLM2 over the first 1,024 tokens of a real document, the GPL. The bounds
+// are the project's promises; unit scales are rounding alone, so both sides are bounded.
+TEST(SmolLm2Divergence, EachCachePolicyKeepsItsPromise) {
+  const std::string path = real_model_path("SmolLM2-135M-Instruct.Q4_1.gguf");
+  const std::shared_ptr<const GgufFile> file = GgufFile::open(path);
+  const std::shared_ptr<Model> model = load_model(file);
+  const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::from_gguf(*file);
+  const std::string text = read_file("/usr/share/common-licenses/GPL-3");
+  std::vector<TokenId> tokens = tokenizer->encode(text, SpecialText::literal);
+  tokens.resize(1024);
+
+  EngineCore reference(model, engine_options(TestOptions{}, 1024));
+  const auto divergence = [&](const char* dtype, const char* scales) {
+    TestOptions options;
+    options.cache = dtype;
+    options.scales = scales;
+    EngineCore candidate(model, engine_options(options, 1024));
+    return evaluate_kl(reference, candidate, tokens, {}).mean;
+  };
+  EXPECT_LE(divergence("fp8", "dynamic"), 1.6e-2);
+  const double unit = divergence("fp8", "unit");
+  EXPECT_GE(unit, 1.9e-2 * 0.7);
+  EXPECT_LE(unit, 1.9e-2 * 1.3);
+  EXPECT_LE(divergence("int8", "dynamic"), 8e-4);
+}
+
+// The arithmetic that --dtype auto picks on this machine, against float32 with the same cache.
+TEST(SmolLm2Divergence, BfloatArithmeticStaysUnderEightBitActivations) {
+  const std::shared_ptr<Model> model = open_model(real_model_path("SmolLM2-135M-Instruct.Q4_1.gguf"));
+  const auto tokens =
+      read_json("goldens/smollm2_sample.json")["ids"].get<std::vector<TokenId>>();
+  TestOptions options;
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  EngineCore reference(model, engine_options(options, length));
+  options.arithmetic = Arithmetic::bfloat16;
+  EngineCore candidate(model, engine_options(options, length));
+  EXPECT_LE(evaluate_kl(reference, candidate, tokens, {}).mean, 2.5e-3);
+}
+
+}  // namespace
+}  // namespace octet
