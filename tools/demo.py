@@ -140,7 +140,7 @@ def demonstrate(options):
         arguments += ["--prompt-file", str(options.document)]
         arguments += ["--max-tokens", str(options.max_tokens), "--temperature", "0"]
         arguments += ["--ignore-eos", "--kv-cache-dtype", cache, "--json"]
-        reports[cache] = run_octet(options.octet, arguments, f"reading with a {cache} cache")
+        reports[cache] = run_octet(options.octet, arguments, f"reading, cache in {cache}")
     arguments = ["eval", "kl", "--model", str(options.model), "--text", str(options.document)]
     arguments += ["--context", str(options.context), "--kv-cache-dtype", "fp8"]
     arguments += ["--reference", "bfloat16", "--json"]
