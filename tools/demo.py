@@ -32,7 +32,8 @@ def say(text):
 
 
 def run_octet(octet, arguments, task):
-    """Runs octet, telling every few seconds that it still does, and returns its JSON report."""
+    """Runs octet and returns its JSON report; tells every few seconds that it still runs, unless
+    standard error is a terminal, where octet itself shows how far it is."""
     say(f"{task}: {octet} {' '.join(arguments)}")
     start = time.monotonic()
     done = threading.Event()
@@ -42,7 +43,8 @@ def run_octet(octet, arguments, task):
             say(f"{task}: {time.monotonic() - start:.0f} s so far")
 
     teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    if not sys.stderr.isatty():
+        teller.start()
     try:
         process = subprocess.run(
             [octet, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
@@ -51,7 +53,8 @@ def run_octet(octet, arguments, task):
         raise DemoError(f"{octet} could not be started: {error.strerror}.") from None
     finally:
         done.set()
-        teller.join()
+        if teller.is_alive():
+            teller.join()
     if process.returncode != 0:
         raise DemoError(
             f"octet {arguments[0]} ended with status {process.returncode}; its message is above."
@@ -140,7 +143,7 @@ def demonstrate(options):
         arguments += ["--prompt-file", str(options.document)]
         arguments += ["--max-tokens", str(options.max_tokens), "--temperature", "0"]
         arguments += ["--ignore-eos", "--kv-cache-dtype", cache, "--json"]
-        reports[cache] = run_octet(options.octet, arguments, f"reading with a {cache} cache")
+        reports[cache] = run_octet(options.octet, arguments, f"reading, cache in {cache}")
     arguments = ["eval", "kl", "--model", str(options.model), "--text", str(options.document)]
     arguments += ["--context", str(options.context), "--kv-cache-dtype", "fp8"]
     arguments += ["--reference", "bfloat16", "--json"]

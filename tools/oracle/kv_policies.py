@@ -8,9 +8,10 @@ Formats and scales:
   float32                 nothing is lost
   bfloat16, float16       round to nearest even
   fp8 (e4m3), unit        round to nearest even, saturating at 448, scale 1
-  fp8 (e4m3), dynamic     one scale per token and KV head: absmax / 448, kept in bfloat16 rounded up
-  int8, dynamic           one scale per token and KV head: absmax / 127, kept in bfloat16 rounded up;
-                          codes -127..127, round to nearest even
+  fp8 (e4m3), dynamic     one scale per token and KV head: absmax / 448
+  int8, dynamic           one scale per token and KV head: absmax / 127; codes -127..127, round to
+                          nearest even
+Dynamic scales are kept in bfloat16, rounded up, so that no code saturates.
 
 Keys in int8 are rotated first by a normalised Hadamard matrix, head by head, and the query by the
 same; scores do not change, but outliers are spread over the head. The matrix has blocks of the
@@ -61,7 +62,7 @@ def round_bfloat16(x: np.ndarray) -> np.ndarray:
 
 
 def round_bfloat16_up(x: np.ndarray) -> np.ndarray:
-    """The smallest bfloat16 that is not below x, for x >= 0: a scale that never saturates a code."""
+    """The smallest bfloat16 that is not below x, for x >= 0."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     return ((bits + np.uint32(0xFFFF)) & np.uint32(0xFFFF0000)).view(np.float32)
 

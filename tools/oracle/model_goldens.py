@@ -112,10 +112,10 @@ def prompt_golden(
     return golden
 
 
-def float64_difference(path: Path, golden: dict[str, Any]) -> dict[str, Any]:
+def float64_difference(model: ReferenceModel, path: Path, golden: dict[str, Any]) -> dict[str, Any]:
     """How far float32 is from float64, over a prompt and its continuation."""
     tokens = (golden["prompt_ids"] + golden["ids"])[:-1]
-    single = ReferenceModel(path).forward(tokens)
+    single = model.forward(tokens)
     double = ReferenceModel(path, np.float64).forward(tokens)
     exact, rounded = log_softmax(double), log_softmax(single)
     divergence = (np.exp(exact) * (exact - rounded)).sum(axis=1)
@@ -152,7 +152,7 @@ def prompts_file(arguments: argparse.Namespace, model: ReferenceModel) -> dict[s
     content = {"fields": FIELDS}
     if arguments.float64_prompt:
         chosen = next(g for g in goldens if g["name"] == arguments.float64_prompt)
-        content["float64_difference"] = float64_difference(arguments.model, chosen)
+        content["float64_difference"] = float64_difference(model, arguments.model, chosen)
         print(content["float64_difference"])
     content |= {"probe_ids": probe_ids(model.vocabulary_size), "prompts": goldens}
     return content

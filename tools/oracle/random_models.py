@@ -186,14 +186,18 @@ def add_vocabulary(writer: GGUFWriter, architecture: str) -> int:
     return len(tokens)
 
 
-def random_k_blocks(random: np.random.Generator, rows: int, columns: int, kind: Type, deviation: float) -> np.ndarray:
+def random_k_blocks(
+    random: np.random.Generator, rows: int, columns: int, kind: Type, deviation: float
+) -> np.ndarray:
     """Valid random blocks of a K type, which the gguf package reads but does not write.
 
     Codes, 6-bit sub-block scales and minima are random over their range; the super-block scale is
     chosen so that values are centred and have about the wanted standard deviation.
     """
     blocks = rows * columns // 256
-    codes_bytes = random.integers(0, 256, (blocks, {Type.Q6_K: 192, Type.Q4_K: 128, Type.Q5_K: 160}[kind]), np.uint8)
+    codes_bytes = random.integers(
+        0, 256, (blocks, {Type.Q6_K: 192, Type.Q4_K: 128, Type.Q5_K: 160}[kind]), np.uint8
+    )
     jitter = random.uniform(0.8, 1.2, (blocks, 1))
     if kind == Type.Q6_K:
         # Codes -32..31 (deviation 18.5) times a signed 8-bit scale of magnitude 20..127 (mean 74).

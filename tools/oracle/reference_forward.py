@@ -86,9 +86,7 @@ def rotate_half_split(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
     cosine = np.cos(angles)[:, None, :].astype(x.dtype)
     sine = np.sin(angles)[:, None, :].astype(x.dtype)
     first, second = np.split(x, 2, axis=-1)
-    return np.concatenate(
-        [first * cosine - second * sine, second * cosine + first * sine], axis=-1
-    )
+    return np.concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
 
 
 def rows_to_half_split(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -178,7 +176,11 @@ class ReferenceModel:
 
     def _norm(self, x: np.ndarray, name: str) -> np.ndarray:
         mean_square = np.mean(x * x, axis=-1, keepdims=True)
-        return x / np.sqrt(mean_square + self.dtype.type(self.geometry.norm_epsilon)) * self.tensor(name)
+        return (
+            x
+            / np.sqrt(mean_square + self.dtype.type(self.geometry.norm_epsilon))
+            * self.tensor(name)
+        )
 
     def _linear(self, x: np.ndarray, name: str) -> np.ndarray:
         y = x @ self.tensor(name + ".weight").T
