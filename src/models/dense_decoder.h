@@ -39,8 +39,7 @@ struct DenseWeights {
 
 class GgufModelReader;
 
-// Reads every weight but the rope frequencies, with its shape checked. Without `attention_biases` a
-// bias in the file is an Error{unsupported}.
+// Reads every weight but the rope frequencies, with its shape checked.
 DenseWeights read_dense_weights(const GgufModelReader& reader, const ModelConfig& config,
                                 bool attention_biases);
 

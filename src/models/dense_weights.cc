@@ -1,23 +1,11 @@
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "models/dense_decoder.h"
 #include "models/gguf_reader.h"
 
 namespace octet {
 
 namespace {
-
-std::vector<float> read_bias(const GgufModelReader& reader, const std::string& name, bool expected,
-                             std::int64_t length) {
-  if (expected) return reader.vector(name, length);
-  // A bias that nothing adds would be silently wrong answers.
-  if (reader.file().find_tensor(name) != nullptr) {
-    throw_unsupported("{}: tensor {} is a bias that this model family has no place for",
-                      reader.file().path(), name);
-  }
-  return {};
-}
 
 DenseLayerWeights read_layer(const GgufModelReader& reader, const ModelConfig& config, int layer,
                              bool attention_biases) {
@@ -31,11 +19,12 @@ DenseLayerWeights read_layer(const GgufModelReader& reader, const ModelConfig& c
   weights.query = reader.tensor(prefix + "attn_q.weight", {queries, hidden});
   weights.key = reader.tensor(prefix + "attn_k.weight", {keys, hidden});
   weights.value = reader.tensor(prefix + "attn_v.weight", {keys, hidden});
-  weights.query_bias = read_bias(reader, prefix + "attn_q.bias", attention_biases, queries);
-  weights.key_bias = read_bias(reader, prefix + "attn_k.bias", attention_biases, keys);
-  weights.value_bias = read_bias(reader, prefix + "attn_v.bias", attention_biases, keys);
+  if (attention_biases) {
+    weights.query_bias = reader.vector(prefix + "attn_q.bias", queries);
+    weights.key_bias = reader.vector(prefix + "attn_k.bias", keys);
+    weights.value_bias = reader.vector(prefix + "attn_v.bias", keys);
+  }
   weights.attention_output = reader.tensor(prefix + "attn_output.weight", {hidden, queries});
-  read_bias(reader, prefix + "attn_output.bias", false, hidden);
   weights.feed_forward_norm = reader.vector(prefix + "ffn_norm.weight", hidden);
   weights.gate = reader.tensor(prefix + "ffn_gate.weight", {inner, hidden});
   weights.up = reader.tensor(prefix + "ffn_up.weight", {inner, hidden});

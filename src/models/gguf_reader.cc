@@ -133,6 +133,7 @@ ModelConfig GgufModelReader::read_config() const {
 const TensorView* GgufModelReader::find_tensor(std::string_view name,
                                                const std::vector<std::int64_t>& shape) const {
   const TensorView* tensor = file_->find_tensor(name);
+  asked_.emplace(name);
   if (tensor != nullptr && tensor->shape != shape) {
     throw_bad_input("{}: tensor {} has shape {}, expected {}", file_->path(), name,
                     format_shape(tensor->shape), format_shape(shape));
@@ -145,6 +146,14 @@ const TensorView& GgufModelReader::tensor(std::string_view name,
   const TensorView* found = find_tensor(name, shape);
   if (found == nullptr) throw_bad_input("{}: tensor {} is missing", file_->path(), name);
   return *found;
+}
+
+void GgufModelReader::refuse_unused_tensors() const {
+  for (const TensorView& tensor : file_->tensors()) {
+    if (asked_.contains(tensor.name)) continue;
+    throw_unsupported("{}: tensor {} has no place in octet's {} family, which would ignore it",
+                      file_->path(), tensor.name, architecture_);
+  }
 }
 
 std::vector<float> GgufModelReader::vector(std::string_view name, std::int64_t length) const {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +32,10 @@ class GgufModelReader {
   // A vector, decoded: norms and biases.
   std::vector<float> vector(std::string_view name, std::int64_t length) const;
 
+  // Throws Error{unsupported} that names a tensor which nothing above asked for: a weight that the
+  // family does not apply would be silently wrong answers.
+  void refuse_unused_tensors() const;
+
   const GgufFile& file() const { return *file_; }
   const std::shared_ptr<const GgufFile>& shared_file() const { return file_; }
 
@@ -41,6 +47,7 @@ class GgufModelReader {
 
   std::shared_ptr<const GgufFile> file_;
   std::string architecture_;
+  mutable std::set<std::string, std::less<>> asked_;  // names of tensors
 };
 
 }  // namespace octet

@@ -31,6 +31,7 @@ std::unique_ptr<Model> load_llama(std::shared_ptr<const GgufFile> file,
   weights.pairing = RopePairing::interleaved;
   weights.frequencies = rope_frequencies(config.rope_theta, config.head_dim, config.rope_scaling);
   apply_rope_factors(reader, config.head_dim, &weights.frequencies);
+  reader.refuse_unused_tensors();
   return std::make_unique<DenseDecoder>(std::move(config), std::move(weights), reader.shared_file(),
                                         max_positions);
 }

@@ -13,6 +13,7 @@ std::unique_ptr<Model> load_qwen2(std::shared_ptr<const GgufFile> file,
   DenseWeights weights = read_dense_weights(reader, config, /*attention_biases=*/true);
   weights.pairing = RopePairing::half_split;
   weights.frequencies = rope_frequencies(config.rope_theta, config.head_dim, config.rope_scaling);
+  reader.refuse_unused_tensors();
   return std::make_unique<DenseDecoder>(std::move(config), std::move(weights), reader.shared_file(),
                                         max_positions);
 }
