@@ -100,7 +100,8 @@ void BytePairTokenizer::read_merges(const std::vector<std::string>& merges) {
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string_view merge = merges[rank];
     const std::size_t space = merge.find(' ');
-    if (space == std::string_view::npos || merge.find(' ', space + 1) != std::string_view::npos) {
+    if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
+        merge.find(' ', space + 1) != std::string_view::npos) {
       throw_bad_input("{}: tokenizer.ggml.merges[{}] is not two tokens with one space between.",
                       source_, rank);
     }

@@ -14,7 +14,8 @@ class GgufFile;
 
 using TokenId = std::int32_t;
 
-// What the text of a special token ("<|im_start|>") inside a text means.
+// What the text of a special token ("<|im_start|>") inside a text means. User-defined tokens
+// ("<tool_call>") count with them here: they are as able to forge a turn.
 enum class SpecialText {
   literal,  // characters like any others: what user content must be
   parse,    // the special token: for text that a template wrote
@@ -30,18 +31,21 @@ class Tokenizer {
   static std::unique_ptr<Tokenizer> from_gguf(const GgufFile& file);
 
   // Ids of `text`, equal to the `tokenizers` package's; adds no beginning-of-text token. Invalid
-  // UTF-8 is an Error{bad_input} that names the byte offset.
+  // UTF-8 is an Error{bad_input} that names the byte offset. Decoding the ids need not give the
+  // text back: a family may normalise it first (Qwen2: NFC), and bytes that the vocabulary lacks
+  // are lost.
   virtual std::vector<TokenId> encode(std::string_view text, SpecialText special) const = 0;
 
-  // The bytes that a token stands for: those of its text for a special token, those behind the
-  // byte-level alphabet otherwise. A token may end in the middle of a character.
+  // The bytes that a token stands for: those of its text for a special or user-defined token, those
+  // behind the byte-level alphabet otherwise. A token may end in the middle of a character. Ids
+  // outside the vocabulary are an Error{bad_input}, here and in all that take a TokenId.
   virtual std::string_view token_bytes(TokenId token) const = 0;
 
   // The token as the vocabulary spells it ("Ġthe", "<|im_end|>").
   virtual std::string_view token_text(TokenId token) const = 0;
 
   virtual TokenId vocabulary_size() const = 0;
-  // Control tokens: never part of an answer's text.
+  // Control and unknown tokens: never part of an answer's text.
   virtual bool is_special(TokenId token) const = 0;
   virtual std::optional<TokenId> find_token(std::string_view text) const = 0;
 

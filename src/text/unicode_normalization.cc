@@ -16,7 +16,11 @@ namespace {
 constexpr auto composition_options =
     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE);
 
+// A character that normalisation must pass over.
 bool is_inert(char32_t code_point) {
+  // utf8proc 2.8 takes the Hangul vowel U+11A7 for an empty trailing consonant and swallows it.
+  // Nothing composes with it, so it needs no normalisation.
+  if (code_point == 0x11A7) return true;
   const auto ranges = inert_ranges();
   const auto after =
       std::upper_bound(ranges.begin(), ranges.end(), code_point,
