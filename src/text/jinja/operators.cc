@@ -1,0 +1,462 @@
+#include "text/jinja/operators.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "text/jinja/builtins.h"
+#include "text/jinja/text_operations.h"
+#include "text/jinja/unicode.h"
+
+namespace octet::jinja {
+namespace {
+
+[[noreturn]] void throw_overflow() {
+  throw_bad_input("a number of the template is beyond 64 bits");
+}
+
+[[noreturn]] void throw_operands(std::string_view sign, const Value& left, const Value& right) {
+  for (const Value* side : {&left, &right}) {
+    if (const Undefined* undefined = side->get_if<Undefined>()) throw_undefined(*undefined);
+  }
+  throw_bad_input("'{}' cannot take a {} and a {}", sign, left.type_name(), right.type_name());
+}
+
+std::string_view spelling(BinaryOperator sign) {
+  static constexpr std::string_view spellings[] = {"+", "-", "*", "/", "//", "%", "**"};
+  return spellings[static_cast<int>(sign)];
+}
+
+std::int64_t checked_power(std::int64_t base, std::int64_t exponent) {
+  std::int64_t result = 1;
+  for (; exponent > 0; exponent >>= 1) {
+    if ((exponent & 1) != 0 && __builtin_mul_overflow(result, base, &result)) throw_overflow();
+    if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) throw_overflow();
+  }
+  return result;
+}
+
+// Rounds to minus infinity, as Python does; the divisor is not 0.
+std::int64_t floor_divide(std::int64_t left, std::int64_t right) {
+  if (right == -1) {
+    std::int64_t result = 0;
+    if (__builtin_sub_overflow(std::int64_t{0}, left, &result)) throw_overflow();
+    return result;
+  }
+  const std::int64_t quotient = left / right;
+  return left % right != 0 && (left < 0) != (right < 0) ? quotient - 1 : quotient;
+}
+
+std::int64_t modulo(std::int64_t left, std::int64_t right) {
+  if (right == -1) return 0;
+  const std::int64_t remainder = left % right;
+  return remainder != 0 && (remainder < 0) != (right < 0) ? remainder + right : remainder;
+}
+
+double modulo(double left, double right) {
+  const double remainder = std::fmod(left, right);
+  if (remainder == 0) return std::copysign(0.0, right);
+  return (remainder < 0) != (right < 0) ? remainder + right : remainder;
+}
+
+double floor_divide(double left, double right) {
+  const double quotient = (left - modulo(left, right)) / right;
+  if (quotient == 0) return std::copysign(0.0, left / right);
+  const double whole = std::floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+Value power(double left, double right) {
+  if (left == 0 && right < 0) throw_bad_input("0 has no negative power");
+  const double result = std::pow(left, right);
+  if (std::isnan(result) && !std::isnan(left) && !std::isnan(right)) {
+    throw_bad_input("a negative number has no power that is not whole");
+  }
+  if (std::isinf(result) && !std::isinf(left) && !std::isinf(right)) throw_overflow();
+  return Value::floating(result);
+}
+
+Value apply_integers(BinaryOperator sign, std::int64_t left, std::int64_t right) {
+  std::int64_t result = 0;
+  bool overflows = false;
+  switch (sign) {
+    case BinaryOperator::add:
+      overflows = __builtin_add_overflow(left, right, &result);
+      break;
+    case BinaryOperator::subtract:
+      overflows = __builtin_sub_overflow(left, right, &result);
+      break;
+    case BinaryOperator::multiply:
+      overflows = __builtin_mul_overflow(left, right, &result);
+      break;
+    case BinaryOperator::divide:
+      return Value::floating(static_cast<double>(left) / static_cast<double>(right));
+    case BinaryOperator::floor_divide:
+      result = floor_divide(left, right);
+      break;
+    case BinaryOperator::modulo:
+      result = modulo(left, right);
+      break;
+    case BinaryOperator::power:
+      if (right < 0) return power(static_cast<double>(left), static_cast<double>(right));
+      result = checked_power(left, right);
+      break;
+  }
+  if (overflows) throw_overflow();
+  return Value::integer(result);
+}
+
+Value apply_floats(BinaryOperator sign, double left, double right) {
+  switch (sign) {
+    case BinaryOperator::add:
+      return Value::floating(left + right);
+    case BinaryOperator::subtract:
+      return Value::floating(left - right);
+    case BinaryOperator::multiply:
+      return Value::floating(left * right);
+    case BinaryOperator::divide:
+      return Value::floating(left / right);
+    case BinaryOperator::floor_divide:
+      return Value::floating(floor_divide(left, right));
+    case BinaryOperator::modulo:
+      return Value::floating(modulo(left, right));
+    case BinaryOperator::power:
+      break;
+  }
+  return power(left, right);
+}
+
+Value apply_numbers(BinaryOperator sign, const Value& left, const Value& right) {
+  const bool divides = sign == BinaryOperator::divide || sign == BinaryOperator::floor_divide ||
+                       sign == BinaryOperator::modulo;
+  if (divides && *right.as_number() == 0) throw_bad_input("the template divides by 0");
+  if (left.as_integer() && right.as_integer()) {
+    return apply_integers(sign, *left.as_integer(), *right.as_integer());
+  }
+  return apply_floats(sign, *left.as_number(), *right.as_number());
+}
+
+// What `size` elements `count` times make, held to `limit` before anything is built.
+std::size_t repeated_size(std::size_t size, std::int64_t count, std::size_t limit) {
+  if (count <= 0 || size == 0) return 0;
+  if (static_cast<std::uint64_t>(count) > limit / size) {
+    throw_bad_input("the template repeats a string or list beyond {} bytes or items", limit);
+  }
+  return size * static_cast<std::size_t>(count);
+}
+
+Value repeat(const Value& value, std::int64_t count, Budget& budget) {
+  if (const MarkedText* text = value.text()) {
+    TextBuilder out(budget);
+    const std::size_t size = repeated_size(text->size(), count, max_string_bytes);
+    while (out.text().size() < size) out.append(*text);
+    return out.finish();
+  }
+  const ListObject& list = *value.as_list();
+  const std::size_t size = repeated_size(list.items.size(), count, max_list_items);
+  std::vector<Value> items;
+  items.reserve(size);
+  while (items.size() < size) budget.push(items, list.items[items.size() % list.items.size()]);
+  return budget.list(std::move(items), list.kind);
+}
+
+bool is_list_or_tuple(const Value& value) {
+  const ListObject* list = value.as_list();
+  return list != nullptr && (list->kind == ListKind::list || list->kind == ListKind::tuple);
+}
+
+Value concatenate_lists(const ListObject& left, const ListObject& right, Budget& budget) {
+  std::vector<Value> items;
+  items.reserve(left.items.size() + right.items.size());
+  for (const ListObject* list : {&left, &right}) {
+    for (const Value& item : list->items) budget.push(items, item);
+  }
+  return budget.list(std::move(items), left.kind);
+}
+
+Value undefined_attribute(const Value& object, const StringPointer& name) {
+  return Value(Value::Storage(Undefined{name, object.type_name()}));
+}
+
+Value undefined_because(const char* sentence) {
+  return Value(Value::Storage(Undefined{nullptr, sentence}));
+}
+
+Value loop_attribute(const LoopObject& loop, std::string_view name, bool& found) {
+  const auto index = static_cast<std::int64_t>(loop.index);
+  const auto length = static_cast<std::int64_t>(loop.items->items.size());
+  found = true;
+  if (name == "index") return Value::integer(index + 1);
+  if (name == "index0") return Value::integer(index);
+  if (name == "first") return Value::boolean(index == 0);
+  if (name == "last") return Value::boolean(index + 1 >= length);
+  if (name == "length") return Value::integer(length);
+  if (name == "revindex") return Value::integer(length - index);
+  if (name == "revindex0") return Value::integer(length - index - 1);
+  if (name == "depth") return Value::integer(1);  // more only in recursive loops
+  if (name == "depth0") return Value::integer(0);
+  if (name == "previtem") {
+    if (index == 0) return undefined_because("there is no previous item");
+    return loop.items->items[loop.index - 1];
+  }
+  if (name == "nextitem") {
+    if (index + 1 >= length) return undefined_because("there is no next item");
+    return loop.items->items[loop.index + 1];
+  }
+  if (name == "changed") throw_unsupported("loop.changed is not supported");
+  found = false;
+  return Value();
+}
+
+const BuiltinMethod* find_method(const Value& object, std::string_view name) {
+  if (object.text() != nullptr) return find_string_method(name);
+  if (object.as_dict() != nullptr) return find_dict_method(name);
+  if (is_list_or_tuple(object)) return find_list_method(name);
+  if (object.is<LoopPointer>()) return find_loop_method(name);
+  return nullptr;
+}
+
+bool changes_its_object(const Value& object, std::string_view name) {
+  static constexpr std::string_view of_lists[] = {"append", "clear", "pop",    "reverse",
+                                                  "insert", "sort",  "extend", "remove"};
+  static constexpr std::string_view of_dicts[] = {"clear", "pop", "popitem", "setdefault",
+                                                  "update"};
+  const auto has = [name](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
+  if (object.as_dict() != nullptr) return has(of_dicts);
+  const ListObject* list = object.as_list();
+  return list != nullptr && list->kind == ListKind::list && has(of_lists);
+}
+
+// What Python's getattr() finds: no entries of dicts.
+Value get_python_attribute(const Value& object, const StringPointer& name, bool& found,
+                           Budget& budget) {
+  const std::string& text = name->text.bytes();
+  found = true;
+  if (const BuiltinMethod* method = find_method(object, text)) return budget.method(object, method);
+  if (changes_its_object(object, text)) {
+    return undefined_because("methods that change a list or a dict are refused in templates");
+  }
+  if (const auto* loop = object.get_if<LoopPointer>()) return loop_attribute(**loop, text, found);
+  if (const auto* space = object.get_if<NamespaceObject*>()) {
+    const auto attribute = (*space)->attributes.find(text);
+    if (attribute != (*space)->attributes.end()) return attribute->second.value;
+  }
+  if (object.is<MacroPointer>()) {
+    throw_unsupported("the attribute '{}' of a macro is not supported", text);
+  }
+  found = false;
+  return Value();
+}
+
+std::optional<std::size_t> resolve_index(std::int64_t index, std::size_t size) {
+  if (index < 0) index += static_cast<std::int64_t>(size);
+  if (index < 0 || index >= static_cast<std::int64_t>(size)) return std::nullopt;
+  return static_cast<std::size_t>(index);
+}
+
+std::optional<std::int64_t> slice_bound(const Value& value) {
+  if (value.is_none() || value.is_undefined()) return std::nullopt;
+  const std::optional<std::int64_t> bound = value.as_integer();
+  if (!bound)
+    throw_bad_input("the bounds of a slice must be integers, not a {}", value.type_name());
+  return bound;
+}
+
+}  // namespace
+
+Value apply_unary(UnaryOperator sign, const Value& operand) {
+  if (sign == UnaryOperator::logical_not) return Value::boolean(!is_true(operand));
+  if (const double* number = operand.get_if<double>()) {
+    return Value::floating(sign == UnaryOperator::minus ? -*number : *number);
+  }
+  const std::optional<std::int64_t> integer = operand.as_integer();
+  if (!integer) throw_operands(sign == UnaryOperator::minus ? "-" : "+", operand, operand);
+  if (sign == UnaryOperator::plus) return Value::integer(*integer);
+  if (*integer == std::numeric_limits<std::int64_t>::min()) throw_overflow();
+  return Value::integer(-*integer);
+}
+
+Value apply_binary(BinaryOperator sign, const Value& left, const Value& right, Budget& budget) {
+  if (left.as_number() && right.as_number()) return apply_numbers(sign, left, right);
+  if (sign == BinaryOperator::add) {
+    if (left.text() != nullptr && right.text() != nullptr) {
+      TextBuilder out(budget);
+      out.append(*left.text());
+      out.append(*right.text());
+      return out.finish();
+    }
+    if (is_list_or_tuple(left) && is_list_or_tuple(right) &&
+        left.as_list()->kind == right.as_list()->kind) {
+      return concatenate_lists(*left.as_list(), *right.as_list(), budget);
+    }
+  }
+  const auto is_repeatable = [](const Value& value) {
+    return value.text() != nullptr || is_list_or_tuple(value);
+  };
+  if (sign == BinaryOperator::multiply) {
+    if (is_repeatable(left) && right.as_integer()) return repeat(left, *right.as_integer(), budget);
+    if (is_repeatable(right) && left.as_integer()) return repeat(right, *left.as_integer(), budget);
+  }
+  if (sign == BinaryOperator::modulo && left.text() != nullptr) {
+    throw_unsupported("formatting a string with '%' is not supported");
+  }
+  throw_operands(spelling(sign), left, right);
+}
+
+bool compare(Comparison comparison, const Value& left, const Value& right, Budget& budget) {
+  switch (comparison) {
+    case Comparison::equal:
+      return equal(left, right, budget);
+    case Comparison::not_equal:
+      return !equal(left, right, budget);
+    case Comparison::less:
+      return order(left, right, budget) < 0;
+    case Comparison::less_equal:
+      return order(left, right, budget) <= 0;
+    case Comparison::greater:
+      return order(left, right, budget) > 0;
+    case Comparison::greater_equal:
+      return order(left, right, budget) >= 0;
+    case Comparison::in:
+      return contains(right, left, budget);
+    case Comparison::not_in:
+      break;
+  }
+  return !contains(right, left, budget);
+}
+
+bool contains(const Value& container, const Value& item, Budget& budget) {
+  if (const MarkedText* text = container.text()) {
+    if (item.text() == nullptr) throw_operands("in", item, container);
+    return find(budget, text->bytes(), item.text()->bytes()).has_value();
+  }
+  if (const DictObject* dict = container.as_dict()) return dict->find(item) != nullptr;
+  if (const ListObject* list = container.as_list()) {
+    std::size_t& consumed = list->consumed;
+    const bool is_generator = list->kind == ListKind::generator;
+    for (std::size_t i = is_generator ? consumed : 0; i < list->items.size(); ++i) {
+      if (is_generator) consumed = i + 1;
+      if (equal(list->items[i], item, budget)) return true;
+    }
+    return false;
+  }
+  if (container.is_undefined()) return false;
+  throw_bad_input("'in' cannot look into a {}", container.type_name());
+}
+
+Value get_attribute(const Value& object, const StringPointer& name, Budget& budget) {
+  if (const Undefined* undefined = object.get_if<Undefined>()) throw_undefined(*undefined);
+  bool found = false;
+  Value attribute = get_python_attribute(object, name, found, budget);
+  if (found) return attribute;
+  if (const DictObject* dict = object.as_dict()) {
+    if (const Value* entry = dict->find(name->text.bytes())) return *entry;
+  }
+  return undefined_attribute(object, name);
+}
+
+Value get_item(const Value& object, const Value& key, Budget& budget) {
+  if (const Undefined* undefined = object.get_if<Undefined>()) throw_undefined(*undefined);
+  if (const DictObject* dict = object.as_dict()) {
+    if (const Value* entry = dict->find(key)) return *entry;
+  }
+  const std::optional<std::int64_t> index = key.as_integer();
+  const ListObject* list = object.as_list();
+  if (index && (is_list_or_tuple(object) || (list != nullptr && list->kind == ListKind::range))) {
+    if (const auto position = resolve_index(*index, list->items.size())) {
+      return list->items[*position];
+    }
+  }
+  if (const MarkedText* text = object.text(); text != nullptr && index) {
+    budget.work(text->size());
+    if (const auto position = resolve_index(*index, count_characters(text->bytes()))) {
+      const std::size_t begin = offset_of_character(text->bytes(), *position);
+      return budget.string(text->slice(begin, begin + character_bytes(text->bytes()[begin])));
+    }
+  }
+  if (const StringPointer* name = key.get_if<StringPointer>()) {
+    bool found = false;
+    Value attribute = get_python_attribute(object, *name, found, budget);
+    return found ? attribute : undefined_attribute(object, *name);
+  }
+  return undefined_because("there is no item under this index or key");
+}
+
+Value get_slice(const Value& object, const Value& begin, const Value& end, const Value& step,
+                Budget& budget) {
+  if (const Undefined* undefined = object.get_if<Undefined>()) throw_undefined(*undefined);
+  const std::optional<std::int64_t> from = slice_bound(begin);
+  const std::optional<std::int64_t> to = slice_bound(end);
+  const std::int64_t stride = slice_bound(step).value_or(1);
+  if (const MarkedText* text = object.text()) return slice_text(budget, *text, from, to, stride);
+  if (!is_list_or_tuple(object)) throw_bad_input("a {} has no slices", object.type_name());
+  const ListObject& list = *object.as_list();
+  const SliceRange range = resolve_slice(list.items.size(), from, to, stride);
+  std::vector<Value> items;
+  items.reserve(range.count);
+  for (std::size_t i = 0; i < range.count; ++i) {
+    // Within the list for every i < count, so that the product cannot overflow.
+    const std::int64_t position = range.begin + static_cast<std::int64_t>(i) * range.step;
+    budget.push(items, list.items[static_cast<std::size_t>(position)]);
+  }
+  return budget.list(std::move(items), list.kind);
+}
+
+Value get_path(const Value& object, const Value& path, const Value* fallback, Budget& budget) {
+  std::vector<Value> keys;
+  if (const MarkedText* text = path.text()) {
+    const MarkedText dot(".", false);
+    const Value parts = split(budget, *text, &dot, -1);
+    for (const Value& part : parts.as_list()->items) {
+      const std::string& name = part.text()->bytes();
+      const bool is_index = !name.empty() && name.size() < 10 &&
+                            name.find_first_not_of("0123456789") == std::string::npos;
+      keys.push_back(is_index ? Value::integer(std::stoll(name)) : part);
+    }
+  } else {
+    keys.push_back(path);
+  }
+  Value value = object;
+  for (const Value& key : keys) {
+    value = get_item(value, key, budget);
+    if (fallback != nullptr && value.is_undefined()) value = *fallback;
+  }
+  return value;
+}
+
+std::vector<Value> items_of(const Value& iterable, Budget& budget) {
+  std::vector<Value> items;
+  if (const ListObject* list = iterable.as_list()) {
+    const bool is_generator = list->kind == ListKind::generator;
+    const std::size_t begin = is_generator ? list->consumed : 0;
+    if (is_generator) list->consumed = list->items.size();
+    items.reserve(list->items.size() - begin);
+    for (std::size_t i = begin; i < list->items.size(); ++i) budget.push(items, list->items[i]);
+    return items;
+  }
+  if (const DictObject* dict = iterable.as_dict()) {
+    for (const DictEntry& entry : dict->entries()) budget.push(items, entry.first);
+    return items;
+  }
+  if (const MarkedText* text = iterable.text()) return characters_of(budget, *text);
+  if (iterable.is_undefined()) return items;
+  throw_bad_input("a {} has no items to walk over", iterable.type_name());
+}
+
+std::size_t length_of(const Value& value, Budget& budget) {
+  if (const MarkedText* text = value.text()) {
+    budget.work(text->size());
+    return count_characters(text->bytes());
+  }
+  const ListObject* list = value.as_list();
+  if (list != nullptr && list->kind != ListKind::generator) return list->items.size();
+  if (const DictObject* dict = value.as_dict()) return dict->entries().size();
+  if (const LoopPointer* loop = value.get_if<LoopPointer>()) return (*loop)->items->items.size();
+  if (value.is_undefined()) return 0;
+  throw_bad_input("a {} has no length", value.type_name());
+}
+
+}  // namespace octet::jinja
