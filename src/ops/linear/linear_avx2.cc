@@ -36,11 +36,12 @@ inline __m256 round_if(bool wanted, __m256 value) {
   return wanted ? round_to_bfloat16_vector(value) : value;
 }
 
+inline std::int64_t padded(std::int64_t k) { return (k + k_step - 1) / k_step * k_step; }
+
 // Layout: [padded k / 8][rows][8].
 void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k,
                Arithmetic arithmetic, void* packed) {
   const bool round = arithmetic == Arithmetic::bfloat16;
-  const std::int64_t padded_k = (k + k_step - 1) / k_step * k_step;
   for (int row = 0; row < rows; ++row) {
     const float* from = x + row * x_stride;
     float* to = static_cast<float*>(packed) + 8 * row;
@@ -48,7 +49,7 @@ void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k,
     for (; i + 8 <= k; i += 8) {
       _mm256_storeu_ps(to + i * rows, round_if(round, _mm256_loadu_ps(from + i)));
     }
-    for (; i < padded_k; i += 8) {
+    for (; i < padded(k); i += 8) {
       float tail[8] = {};
       if (i < k) std::memcpy(tail, from + i, static_cast<std::size_t>(k - i) * sizeof(float));
       _mm256_storeu_ps(to + i * rows, round_if(round, _mm256_loadu_ps(tail)));
@@ -150,146 +151,187 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
   }
 }
 
+// Calls add_group(w) for each group of 32 elements of a block, in order.
+template <class Decoder, int group, class AddGroup>
+[[gnu::always_inline]] inline void decode_section(Bytes block,
+                                                  const typename Decoder::Scales& scales,
+                                                  int section, const AddGroup& add_group) {
+  __m256 w[4];
+  Decoder::template decode<group>(block, scales, section, w);
+  add_group(w);
+  if constexpr (group + 1 < Decoder::groups) {
+    decode_section<Decoder, group + 1>(block, scales, section, add_group);
+  }
+}
+
 // The last K mod 32 elements of a plain type, padded with zeros to a block that decoders can read.
 template <class Decoder>
-struct TailBlock {
-  unsigned char bytes[Decoder::block_bytes];
-  TailBlock(Bytes row, std::int64_t k) {
-    const std::int64_t first = k / Decoder::block_elements;
-    const std::int64_t elements = k % Decoder::block_elements;
-    constexpr int element_bytes = Decoder::block_bytes / Decoder::block_elements;
-    std::memset(bytes, 0, sizeof(bytes));
-    std::memcpy(bytes, row + first * Decoder::block_bytes,
-                static_cast<std::size_t>(elements * element_bytes));
-  }
-};
-
-template <class Decoder, bool round>
-inline void decode_group(Bytes block, const typename Decoder::Scales& scales, int group,
-                         __m256 w[4]) {
-  Decoder::decode(block, scales, group, w);
-  for (int i = 0; i < 4; ++i) w[i] = round_if(round, w[i]);
+void copy_tail(Bytes row, std::int64_t k, unsigned char block[Decoder::block_bytes]) {
+  static_assert(Decoder::is_plain);
+  const std::int64_t elements = k % Decoder::block_elements;
+  constexpr int element_bytes = Decoder::block_bytes / Decoder::block_elements;
+  std::memset(block, 0, Decoder::block_bytes);
+  std::memcpy(block, row + (k - elements) * element_bytes,
+              static_cast<std::size_t>(elements * element_bytes));
 }
 
 // Layout: [padded k / 8][2][8]; writes one of the two.
-template <class Decoder, bool round>
+template <class Decoder>
 void decode_row_to_panel(Bytes row, std::int64_t k, float* to) {
-  constexpr int groups = Decoder::block_elements / 32;
-  const auto decode_block = [&to](Bytes block) {
+  const auto store_group = [&to](const __m256 w[4]) __attribute__((always_inline)) {
+    for (int i = 0; i < 4; ++i) _mm256_storeu_ps(to + 8 * panel_outputs * i, w[i]);
+    to += 32 * panel_outputs;
+  };
+  const auto decode_block = [&store_group](Bytes block) {
     const auto scales = Decoder::prepare(block);
-#pragma GCC unroll 8
-    for (int group = 0; group < groups; ++group) {
-      __m256 w[4];
-      decode_group<Decoder, round>(block, scales, group, w);
-      for (int i = 0; i < 4; ++i) _mm256_storeu_ps(to + 8 * panel_outputs * i, w[i]);
-      to += 32 * panel_outputs;
+    for (int section = 0; section < Decoder::sections; ++section) {
+      decode_section<Decoder, 0>(block, scales, section, store_group);
     }
   };
   const std::int64_t blocks = k / Decoder::block_elements;
   for (std::int64_t i = 0; i < blocks; ++i) decode_block(row + i * Decoder::block_bytes);
-  if (k % Decoder::block_elements != 0) decode_block(TailBlock<Decoder>(row, k).bytes);
+  if constexpr (Decoder::is_plain) {
+    if (k % Decoder::block_elements != 0) {
+      unsigned char tail[Decoder::block_bytes];
+      copy_tail<Decoder>(row, k, tail);
+      decode_block(tail);
+    }
+  }
 }
 
-template <class Decoder, bool round>
+template <class Decoder>
 void decode_panel_rows(const WeightRows& weights, float* panel) {
   const auto* data = reinterpret_cast<Bytes>(weights.data);
-  const std::int64_t padded_k = (weights.k + k_step - 1) / k_step * k_step;
   for (int output = 0; output < panel_outputs; ++output) {
     float* to = panel + 8 * output;
     if (output < weights.outputs) {
-      decode_row_to_panel<Decoder, round>(data + output * weights.row_bytes, weights.k, to);
+      decode_row_to_panel<Decoder>(data + output * weights.row_bytes, weights.k, to);
     } else {
-      for (std::int64_t i = 0; i < padded_k; i += 8) {
+      for (std::int64_t i = 0; i < padded(weights.k); i += 8) {
         _mm256_storeu_ps(to + i * panel_outputs, _mm256_setzero_ps());
       }
     }
   }
 }
 
-// `rows` rows times `outputs` weight rows, decoded in registers. Four outputs at once keep enough
-// independent sums in flight to hide their latency behind the decoding.
-template <class Decoder, bool round, int rows, int outputs>
-inline void direct_tile(const float* x, Bytes weights, std::int64_t row_bytes, std::int64_t k,
-                        float sums[rows][outputs]) {
-  constexpr int groups = Decoder::block_elements / 32;
-  __m256 acc[outputs][rows];
-  for (int output = 0; output < outputs; ++output) {
-    for (int row = 0; row < rows; ++row) acc[output][row] = _mm256_setzero_ps();
+// Rows of a weight that are read together, a block of each at a time.
+template <class Decoder, int outputs>
+struct BlockCursor {
+  Bytes block;
+  std::int64_t row_bytes;
+  Bytes of(int output) const { return block + output * row_bytes; }
+  // The hardware follows one stream well, four short ones badly (4 against 8 GB/s): ask for the
+  // next rows' bytes while these are decoded. Addresses past the weight's end are never read.
+  [[gnu::always_inline]] void prefetch_next_rows(int output) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(of(output)) +
+                         static_cast<std::uintptr_t>(outputs * row_bytes);
+    for (int offset = 0; offset < Decoder::block_bytes; offset += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(address + static_cast<unsigned>(offset)),
+                   _MM_HINT_T0);
+    }
   }
-  const auto add_block = [&x, &acc](const Bytes blocks[outputs]) {
-    typename Decoder::Scales scales[outputs];
+};
+
+// Adds the products of one section of one weight row.
+template <class Decoder, int rows>
+[[gnu::always_inline]] inline void direct_section(const float* x, Bytes block,
+                                                  const typename Decoder::Scales& scales,
+                                                  int section, __m256 acc[rows]) {
+  const auto add_group = [&x, acc ](const __m256 w[4]) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+#pragma GCC unroll 4
+      for (int row = 0; row < rows; ++row) {
+        acc[row] = _mm256_fmadd_ps(_mm256_loadu_ps(x + 8 * (rows * i + row)), w[i], acc[row]);
+      }
+    }
+    x += 32 * rows;
+  };
+  decode_section<Decoder, 0>(block, scales, section, add_group);
+}
+
+// `rows` rows of x times a block of `outputs` weight rows, decoded in registers. Taking the outputs
+// in turn, section by section, keeps enough independent sums in flight to hide their latency.
+template <class Decoder, int rows, int outputs>
+[[gnu::always_inline]] inline void direct_block(const float* x,
+                                                BlockCursor<Decoder, outputs> cursor,
+                                                __m256 acc[outputs][rows]) {
+  if constexpr (Decoder::sections == 1) {
 #pragma GCC unroll 4
     for (int output = 0; output < outputs; ++output) {
-      scales[output] = Decoder::prepare(blocks[output]);
+      cursor.prefetch_next_rows(output);
+      const auto scales = Decoder::prepare(cursor.of(output));
+      direct_section<Decoder, rows>(x, cursor.of(output), scales, 0, acc[output]);
     }
-#pragma GCC unroll 8
-    for (int group = 0; group < groups; ++group) {
+  } else {
+    typename Decoder::Scales scales[outputs];
+    for (int output = 0; output < outputs; ++output) {
+      cursor.prefetch_next_rows(output);
+      scales[output] = Decoder::prepare(cursor.of(output));
+    }
+    for (int section = 0; section < Decoder::sections; ++section) {
 #pragma GCC unroll 4
       for (int output = 0; output < outputs; ++output) {
-        __m256 w[4];
-        decode_group<Decoder, round>(blocks[output], scales[output], group, w);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-#pragma GCC unroll 4
-          for (int row = 0; row < rows; ++row) {
-            acc[output][row] =
-                _mm256_fmadd_ps(_mm256_loadu_ps(x + 8 * (rows * i + row)), w[i], acc[output][row]);
-          }
-        }
+        direct_section<Decoder, rows>(x, cursor.of(output), scales[output], section, acc[output]);
       }
-      x += 32 * rows;
+      x += 32 * Decoder::groups * rows;
     }
-  };
-  Bytes blocks[outputs];
-  for (int output = 0; output < outputs; ++output) blocks[output] = weights + output * row_bytes;
-  for (std::int64_t i = k / Decoder::block_elements; i > 0; --i) {
-    add_block(blocks);
-    for (int output = 0; output < outputs; ++output) blocks[output] += Decoder::block_bytes;
-  }
-  if (k % Decoder::block_elements != 0) {
-    unsigned char tails[outputs][Decoder::block_bytes];
-    for (int output = 0; output < outputs; ++output) {
-      const TailBlock<Decoder> tail(weights + output * row_bytes, k);
-      std::memcpy(tails[output], tail.bytes, sizeof(tail.bytes));
-      blocks[output] = tails[output];
-    }
-    add_block(blocks);
-  }
-  for (int row = 0; row < rows; ++row) {
-    float reduced[4];
-    _mm_storeu_ps(reduced, sum_lanes(acc[0][row], acc[1 % outputs][row], acc[2 % outputs][row],
-                                     acc[3 % outputs][row]));
-    for (int output = 0; output < outputs; ++output) sums[row][output] = reduced[output];
   }
 }
 
-template <class Decoder, bool round, int rows>
-void direct_rows_times(const float* x, const WeightRows& weights, const OutputTile& tile) {
+template <class Decoder, int rows, int outputs>
+void direct_tile(const float* x, Bytes weights, std::int64_t row_bytes, std::int64_t k,
+                 const OutputTile& tile) {
+  __m256 acc[outputs][rows];
+#pragma GCC unroll 4
+  for (int output = 0; output < outputs; ++output) {
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) acc[output][row] = _mm256_setzero_ps();
+  }
+  BlockCursor<Decoder, outputs> cursor = {weights, row_bytes};
+  for (std::int64_t i = k / Decoder::block_elements; i > 0; --i) {
+    direct_block<Decoder, rows, outputs>(x, cursor, acc);
+    x += Decoder::block_elements * rows;
+    cursor.block += Decoder::block_bytes;
+  }
+  if constexpr (Decoder::is_plain) {
+    if (k % Decoder::block_elements != 0) {
+      unsigned char tails[outputs][Decoder::block_bytes];
+      for (int output = 0; output < outputs; ++output) {
+        copy_tail<Decoder>(weights + output * row_bytes, k, tails[output]);
+      }
+      direct_block<Decoder, rows, outputs>(x, {tails[0], Decoder::block_bytes}, acc);
+    }
+  }
+#pragma GCC unroll 4
+  for (int row = 0; row < rows; ++row) {
+    float sums[4];
+    _mm_storeu_ps(sums, sum_lanes(acc[0][row], acc[1 % outputs][row], acc[2 % outputs][row],
+                                  acc[3 % outputs][row]));
+    for (int output = 0; output < outputs; ++output) store_sum(sums[output], row, output, tile);
+  }
+}
+
+OutputTile from_output(const OutputTile& tile, std::int64_t output) {
+  return {tile.y + output, tile.y_stride, tile.bias == nullptr ? nullptr : tile.bias + output};
+}
+
+template <class Decoder, int rows>
+[[gnu::noinline]] void direct(const float* x, const WeightRows& weights, const OutputTile& tile) {
+  constexpr int together = rows <= 2 ? 4 : 2;
   const auto* data = reinterpret_cast<Bytes>(weights.data);
   std::int64_t output = 0;
-  for (; output + 4 <= weights.outputs; output += 4) {
-    float sums[rows][4];
-    direct_tile<Decoder, round, rows, 4>(x, data + output * weights.row_bytes, weights.row_bytes,
-                                         weights.k, sums);
-    for (int row = 0; row < rows; ++row) {
-      for (int i = 0; i < 4; ++i) store_sum(sums[row][i], row, output + i, tile);
-    }
+  for (; output + together <= weights.outputs; output += together) {
+    direct_tile<Decoder, rows, together>(x, data + output * weights.row_bytes, weights.row_bytes,
+                                         weights.k, from_output(tile, output));
   }
   for (; output < weights.outputs; ++output) {
-    float sums[rows][1];
-    direct_tile<Decoder, round, rows, 1>(x, data + output * weights.row_bytes, weights.row_bytes,
-                                         weights.k, sums);
-    for (int row = 0; row < rows; ++row) store_sum(sums[row][0], row, output, tile);
+    direct_tile<Decoder, rows, 1>(x, data + output * weights.row_bytes, weights.row_bytes,
+                                  weights.k, from_output(tile, output));
   }
 }
 
-constexpr int direct_rows = 2;
-
-template <class Decoder, bool round>
-void direct(const float* x, int rows, const WeightRows& weights, const OutputTile& tile) {
-  if (rows == 1) return direct_rows_times<Decoder, round, 1>(x, weights, tile);
-  return direct_rows_times<Decoder, round, 2>(x, weights, tile);
-}
+constexpr int direct_rows = 4;
 
 // Calls action(Decoder{}) for the decoder of `dtype`.
 template <class Action>
@@ -321,21 +363,31 @@ void with_decoder(DataType dtype, const Action& action) {
 }
 
 void decode_panel(const WeightRows& weights, Arithmetic arithmetic, void* panel) {
-  with_decoder(weights.dtype, [&](auto decoder) {
-    using Decoder = decltype(decoder);
-    auto* to = static_cast<float*>(panel);
-    if (arithmetic == Arithmetic::bfloat16) return decode_panel_rows<Decoder, true>(weights, to);
-    return decode_panel_rows<Decoder, false>(weights, to);
-  });
+  auto* to = static_cast<float*>(panel);
+  with_decoder(weights.dtype,
+               [&](auto decoder) { decode_panel_rows<decltype(decoder)>(weights, to); });
+  if (arithmetic == Arithmetic::bfloat16) {
+    for (std::int64_t i = 0; i < padded(weights.k) * panel_outputs; i += 8) {
+      _mm256_storeu_ps(to + i, round_to_bfloat16_vector(_mm256_loadu_ps(to + i)));
+    }
+  }
 }
 
-void multiply_direct(const void* packed, int rows, const WeightRows& weights, Arithmetic arithmetic,
+void multiply_direct(const void* packed, int rows, const WeightRows& weights,
                      const OutputTile& tile) {
+  const auto* x = static_cast<const float*>(packed);
   with_decoder(weights.dtype, [&](auto decoder) {
     using Decoder = decltype(decoder);
-    const auto* x = static_cast<const float*>(packed);
-    if (arithmetic == Arithmetic::bfloat16) return direct<Decoder, true>(x, rows, weights, tile);
-    return direct<Decoder, false>(x, rows, weights, tile);
+    switch (rows) {
+      case 1:
+        return direct<Decoder, 1>(x, weights, tile);
+      case 2:
+        return direct<Decoder, 2>(x, weights, tile);
+      case 3:
+        return direct<Decoder, 3>(x, weights, tile);
+      default:
+        return direct<Decoder, 4>(x, weights, tile);
+    }
   });
 }
 

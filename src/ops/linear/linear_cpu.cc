@@ -101,7 +101,7 @@ void run_direct(const OpContext& context, Job& job) {
                     const std::int64_t first = begin * unit;
                     const std::int64_t count = std::min(end * unit, job.outputs) - first;
                     job.kernels.multiply_direct(job.packed, static_cast<int>(job.rows),
-                                                weight_rows(job, first, count), job.arithmetic,
+                                                weight_rows(job, first, count),
                                                 output_tile(job, job.first_row, first));
                   });
 }
@@ -185,7 +185,7 @@ void linear_cpu(const OpContext& context, const LinearKernels& kernels, const Li
              .padded_k = ceil_divide(k, kernels.k_step) * kernels.k_step,
              .row_bytes = k / traits.block_elements * traits.block_bytes};
   if (job.outputs == 0 || args.rows == 0) return;
-  if (args.rows <= kernels.direct_rows) {
+  if (args.rows <= kernels.direct_rows && context.arithmetic == Arithmetic::float32) {
     job.rows = args.rows;
     run_direct(context, job);
   } else {

@@ -48,9 +48,10 @@ struct LinearKernels {
   // One tile of rows times ceil(outputs / panel_outputs) consecutive panels.
   void (*multiply)(const void* packed, int rows, const void* panels, std::int64_t outputs,
                    std::int64_t padded_k, const OutputTile& tile);
-  // The same sums for 1 to direct_rows rows straight from the stored weights.
+  // The same sums for 1 to direct_rows rows straight from the stored weights. Arithmetic::float32
+  // alone: rounding each weight anew would cost more than decoding it into a panel.
   void (*multiply_direct)(const void* packed, int rows, const WeightRows& weights,
-                          Arithmetic arithmetic, const OutputTile& tile);
+                          const OutputTile& tile);
 };
 
 // Most outputs that `multiply` is given at once.
