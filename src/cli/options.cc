@@ -33,13 +33,13 @@ void CacheFlags::add_to(CLI::App& command) {
 void MachineFlags::add_to(CLI::App& command) {
   const std::string group = "Machine";
   command
-      .add_option("--dtype", dtype,
-                  "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16")
+      .add_option(
+          "--dtype", dtype,
+          "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16")
       ->capture_default_str()
       ->group(group);
   command.add_option("--device", device, "auto, cpu or cuda")->capture_default_str()->group(group);
-  command
-      .add_option("--instruction-set", instruction_set, "auto, or one that --version lists")
+  command.add_option("--instruction-set", instruction_set, "auto, or one that --version lists")
       ->capture_default_str()
       ->group(group);
   command.add_option("--threads", threads, "CPU threads (default: all that the process may use)")

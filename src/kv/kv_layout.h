@@ -19,10 +19,10 @@ enum class KvOrder : std::uint8_t {
   dimension_major,  // [head_dim][page_tokens]
 };
 
-// One (layer, KV head) of a page: K, V and then their scales (bfloat16, one a token), contiguous and
-// aligned to 128 bytes. On the CPU keys are dimension-major, so that the scores of eight or more
-// tokens fill the lanes of a vector without a horizontal sum, and values are token-major, so that a
-// token's weight multiplies whole vectors of its value.
+// One (layer, KV head) of a page: K, V and then their scales (bfloat16, one a token), contiguous
+// and aligned to 128 bytes. On the CPU keys are dimension-major, so that the scores of eight or
+// more tokens fill the lanes of a vector without a horizontal sum, and values are token-major, so
+// that a token's weight multiplies whole vectors of its value.
 struct KvRunLayout {
   KvLayerPolicy policy;
   int head_dim = 0;
