@@ -1,5 +1,6 @@
 // Broken GGUF files: each is refused with one sentence that names the file and what is wrong in it.
 #include <chrono>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -443,6 +444,23 @@ TEST(GgufHostile, WhatIsNoRegularFile) {
 
   for (const std::string& path : {fifo, loop, empty, locked, cut}) ::unlink(path.c_str());
   EXPECT_EQ(::rmdir(folder.c_str()), 0);
+}
+
+// The fuzzer's seeds, and inputs that broke something once.
+TEST(GgufHostile, TheFuzzersCorpus) {
+  int opened = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(OCTET_SOURCE_ROOT "/tests/fuzz/corpus/gguf")) {
+    SCOPED_TRACE(entry.path().filename().string());
+    try {
+      walk(*GgufFile::open(entry.path().string()));
+      ++opened;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).rfind(entry.path().string() + ": ", 0), 0u)
+          << error.what();
+    }
+  }
+  EXPECT_GE(opened, 5);  // gguf_fuzz_corpus writes five whole files
 }
 
 TEST(GgufHostile, APathWithANulByte) {
