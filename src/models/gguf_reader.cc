@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "files/block_decode.h"
 #include "kv/kv_layout.h"
 
@@ -30,9 +31,9 @@ void GgufModelReader::refuse_unknown_rope() const {
   const auto type = file_->find_string(scaling_key);
   if (type && *type != "none" && *type != "llama3") {
     throw_unsupported(
-        "{}: {} '{}' is a context scaling octet does not apply; it knows none and the "
+        "{}: {} {} is a context scaling octet does not apply; it knows none and the "
         "llama3 factors of rope_freqs.weight",
-        file_->path(), scaling_key, *type);
+        file_->path(), scaling_key, printable(*type));
   }
   for (const std::string_view name : {"rope.scale_linear", "rope.scaling.factor"}) {
     const auto factor = file_->find_float(key(name));
@@ -155,7 +156,7 @@ void GgufModelReader::refuse_unused_tensors() const {
   for (const TensorView& tensor : file_->tensors()) {
     if (asked_.contains(tensor.name)) continue;
     throw_unsupported("{}: tensor {} has no place in octet's {} family, which would ignore it",
-                      file_->path(), tensor.name, architecture_);
+                      file_->path(), printable(tensor.name), architecture_);
   }
 }
 

@@ -2,18 +2,21 @@
 #pragma once
 
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
+
+#include "core/json.h"
 
 namespace octet {
 
-inline nlohmann::json read_frozen_cases(const std::string& name) {
+inline Json read_frozen_cases(const std::string& name) {
   const std::string path = std::string(OCTET_TEST_DATA) + "/text/" + name;
   std::ifstream file(path);
   EXPECT_TRUE(file.is_open()) << "cannot read " << path;
-  return nlohmann::json::parse(file);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_json(text, path);
 }
 
 }  // namespace octet
