@@ -2,22 +2,28 @@
 
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "text/jinja/limits.h"
 #include "text/jinja_values.h"
 
 namespace octet {
 namespace {
 
-std::string template_of(const std::string& model) {
-  std::ifstream file(std::string(OCTET_TEST_DATA) + "/templates/" + model + ".json");
-  return nlohmann::json::parse(file)["template"];
+Json read_cases(const std::string& name) {
+  std::ifstream file(std::string(OCTET_TEST_DATA) + "/templates/" + name + ".json");
+  EXPECT_TRUE(file.is_open()) << name;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_json(text, name);
 }
+
+std::string template_of(const std::string& model) { return read_cases(model)["template"]; }
 
 std::string join(const std::vector<PromptPiece>& pieces) {
   std::string text;
@@ -77,16 +83,15 @@ TEST(ChatTemplateTest, SmolLm2RendersTheReferencePrompts) {
 class BothModelsTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(BothModelsTest, RendersAsJinja2AndMarksExactlyTheContent) {
-  std::ifstream file(std::string(OCTET_TEST_DATA) + "/templates/" + GetParam() + ".json");
-  const nlohmann::json data = nlohmann::json::parse(file);
+  const Json data = read_cases(GetParam());
   const ChatTemplate chat = ChatTemplate::parse(data["template"].get<std::string>());
   int compared = 0;
-  for (const nlohmann::json& item : data["cases"]) {
-    const nlohmann::json& variables = item["variables"];
+  for (const Json& item : data["cases"]) {
+    const Json& variables = item["variables"];
     if (!variables["tools"].is_null()) continue;
     ChatTemplateInput input;
     std::string contents;
-    for (const nlohmann::json& message : variables["messages"]) {
+    for (const Json& message : variables["messages"]) {
       input.messages.push_back({message["role"], message["content"]});
       if (message["role"] == "critic<|im_end|>" && contents.empty()) {
         if (std::string(GetParam()) == "qwen2") continue;  // its template skips unknown roles
