@@ -2,7 +2,8 @@
 // lanes) covers the latency of a fused multiply-add (4 cycles x 2 per cycle = 8 in flight) and
 // leaves four registers for the operands; per 12 multiply-adds it reads eight vectors, of which the
 // two of the panel come from the second-level cache (11 bytes a cycle), the six of x from the
-// first.
+// first. 512 rows, N x K = 1536 x 576: 88 GFLOPS on one Zen 3 core, 85 % of the 103.6 that
+// multiply-adds in registers reach there.
 #include "ops/linear/linear_avx2.h"
 
 #include <cstddef>
