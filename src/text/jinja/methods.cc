@@ -3,9 +3,9 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
-#include "text/jinja/operators.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
 
