@@ -91,6 +91,15 @@ LoadedModel open_model(const std::string& path) {
 void load_weights(LoadedModel* loaded, std::int64_t positions) {
   const auto start = std::chrono::steady_clock::now();
   loaded->model = load_model(loaded->file, positions);
+  const std::int64_t rows = loaded->model->config().vocabulary_size;
+  const std::int64_t tokens = loaded->tokenizer->vocabulary_size();
+  // More rows than tokens are padding; fewer would leave tokens that the model cannot read.
+  if (rows < tokens) {
+    throw_bad_input(
+        "{}: token_embd.weight has {} rows, expected one for each of the {} tokens of "
+        "tokenizer.ggml.tokens",
+        loaded->file->path(), rows, tokens);
+  }
   loaded->load_seconds += seconds_since(start);
 }
 

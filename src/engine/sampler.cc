@@ -24,7 +24,7 @@ void refuse_non_numbers(std::span<const float> logits) {
     if (!(logits[token] < std::numeric_limits<float>::infinity())) {
       throw_error(ErrorKind::internal,
                   "the model's logit of token {} is {}, so no token can be chosen", token,
-                  logits[token]);
+                  std::isnan(logits[token]) ? "not a number" : "infinite");
     }
   }
 }

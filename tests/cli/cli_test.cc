@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/gguf_writer.h"
 #include "support/run_program.h"
 #include "support/test_models.h"
 
@@ -237,9 +238,9 @@ TEST_F(CliTest, ChatRendersTheModelsTemplate) {
 }
 
 TEST_F(CliTest, SpecialTokensInUserTextStayText) {
-  const auto ids = [](const std::string& prompt) {
-    const ProgramResult result = run_octet({"generate", "--model", tiny_llama, "--chat", "--prompt",
-                                            prompt, "--max-tokens", "1", "--json"});
+  const auto ids = [](const std::string& text) {
+    const ProgramResult result = run_octet({"generate", "--model", tiny_llama, "--chat", "--system",
+                                            text, "--prompt", text, "--max-tokens", "1", "--json"});
     return parse_json(result.out, "standard output")["prompt_token_ids"]
         .get<std::vector<TokenId>>();
   };
@@ -325,8 +326,9 @@ TEST_F(CliTest, AHugeClaimedContextCostsNothing) {
   const std::string path = write("long.gguf", model);
   const std::string text = write("text", "The cache holds 128 tokens.");
   const std::string limit = "ulimit -v 1000000; '" + std::string(OCTET_BINARY) + "' ";
-  for (const std::string& arguments : {"generate --prompt hello --max-tokens 2 --model ",
-                                       "eval kl --text " + text + " --model "}) {
+  for (const std::string& arguments :
+       {std::string("generate --prompt hello --max-tokens 2 --model "),
+        "eval kl --text " + text + " --model "}) {
     const std::string command = limit + arguments + path + " >/dev/null 2>&1";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
@@ -350,6 +352,36 @@ TEST_F(CliTest, WeightsThatAreNoNumbersEndInOneSentence) {
       EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     }
   }
+}
+
+// A llama of one layer and two embedding rows, fewer than the tokens that its tokenizer has.
+TEST_F(CliTest, AVocabularyLargerThanTheEmbeddingIsRefused) {
+  GgufWriter writer;
+  writer.add("general.architecture", std::string("llama"))
+      .add("llama.block_count", std::uint32_t{1})
+      .add("llama.context_length", std::uint32_t{16})
+      .add("llama.embedding_length", std::uint32_t{8})
+      .add("llama.feed_forward_length", std::uint32_t{8})
+      .add("llama.attention.head_count", std::uint32_t{1})
+      .add("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .add("tokenizer.ggml.model", std::string("gpt2"))
+      .add("tokenizer.ggml.pre", std::string("gpt-2"))
+      .add_array<std::string>("tokenizer.ggml.tokens", {"a", "b", "c"})
+      .add_array<std::string>("tokenizer.ggml.merges", {});
+  for (const char* name : {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight",
+                           "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}) {
+    writer.add_tensor(std::string("blk.0.") + name, {8, 8}, std::vector<float>(64, 0.1f));
+  }
+  for (const char* name :
+       {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"}) {
+    writer.add_tensor(name, {8}, std::vector<float>(8, 1.0f));
+  }
+  writer.add_tensor("token_embd.weight", {2, 8}, std::vector<float>(16, 0.5f));
+  const std::string path = (folder_ / "narrow.gguf").string();
+  writer.write(path);
+  expect_refused({"generate", "--model", path, "--prompt", "ab"}, "token_embd.weight has 2 rows");
+  expect_refused({"eval", "kl", "--model", path, "--text", write("text", "ab")},
+                 "narrow.gguf: token_embd.weight has 2 rows");
 }
 
 // Unit scales clip what lies beyond 448: that is told, not hidden.
@@ -386,8 +418,9 @@ TEST_F(CliTest, AFullDiskIsAFailureOfEveryCommand) {
   for (const std::string& arguments :
        {std::string("--version"), std::string("generate --help"), "inspect --model " + tiny_llama,
         "tokenize --model " + tiny_llama + " hello"}) {
-    const int status = std::system(
-        ("'" + std::string(OCTET_BINARY) + "' " + arguments + " >/dev/full 2>/dev/null").c_str());
+    std::string command = OCTET_BINARY;
+    command.append(" ").append(arguments).append(" >/dev/full 2>/dev/null");
+    const int status = std::system(command.c_str());
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 1) << arguments;
   }
