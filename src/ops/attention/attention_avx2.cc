@@ -69,9 +69,9 @@ void decode(KvDtype dtype, const std::byte* stored, std::int64_t count, float* o
   }
 }
 
-// Rows x (8 Vectors) outputs in registers. GCC keeps such an array in registers only where it unrolls
-// the loops over it early, which the pragmas ask for: without them every sum goes through the stack,
-// at a third of the speed.
+// Rows x (8 Vectors) outputs in registers. GCC keeps such an array in registers only where it
+// unrolls the loops over it early, which the pragmas ask for: without them every sum goes through
+// the stack, at a third of the speed.
 template <int Rows, int Vectors>
 void multiply_block(const float* a, std::ptrdiff_t a_stride, const float* b,
                     std::ptrdiff_t b_stride, float* c, std::ptrdiff_t c_stride, const float* scale,
