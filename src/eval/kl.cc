@@ -70,7 +70,7 @@ KlReport summarize(const std::vector<Position>& positions) {
   report.median = quantile(divergences, 0.5);
   report.p99 = quantile(divergences, 0.99);
   report.top1_agreement = same / count;
-  const double predicted = std::max(count - 1, 1.0);  // the last position has no next token
+  const double predicted = count - 1;  // the last position has no next token
   report.reference_perplexity = std::exp(reference_loss / predicted);
   report.candidate_perplexity = std::exp(candidate_loss / predicted);
 
@@ -95,7 +95,10 @@ KlReport summarize(const std::vector<Position>& positions) {
 KlReport evaluate_kl(EngineCore& reference, EngineCore& candidate, std::span<const TokenId> tokens,
                      const std::function<void(std::int64_t)>& progress) {
   const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count == 0) throw_bad_input("the text has no tokens; expected at least one");
+  if (count < 2) {
+    throw_bad_input("the text has {} tokens, expected at least two: one to read, one to predict",
+                    count);
+  }
   for (EngineCore* core : {&reference, &candidate}) {
     if (count > core->max_model_len()) {
       throw_bad_input("the text has {} tokens, and the context holds {}; lower --context", count,

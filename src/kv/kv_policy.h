@@ -49,7 +49,7 @@ struct KvPolicy {
   std::vector<KvLayerPolicy> layers;
   std::string dtype_name;   // as reported: "fp8", "int8:fp8"
   std::string scales_name;  // "dynamic", "unit", "none"
-  std::string reason;       // why these, for the start-up line
+  std::string reason;       // why these
 };
 
 // Throws Error{bad_input} that names the flag and its valid values, and Error{unsupported} for

@@ -18,6 +18,30 @@ constexpr std::int64_t widest = 1 << 24;
 
 }  // namespace
 
+std::string GgufModelReader::key(std::string_view name) const {
+  std::string full = architecture_ + "." + std::string(name);
+  known_keys_.insert(full);
+  return full;
+}
+
+// A key that nothing reads may change the maths: better no answer than a silently wrong one.
+void GgufModelReader::refuse_unknown_keys() const {
+  for (const std::string_view harmless :
+       {"vocab_size", "tensor_data_layout", "expert_used_count", "rope.scaling.finetuned",
+        "rope.scaling.original_context_length", "rope.scaling.low_freq_factor",
+        "rope.scaling.high_freq_factor"}) {
+    key(harmless);
+  }
+  const std::string prefix = architecture_ + ".";
+  for (const std::string& name : file_->keys()) {
+    if (!name.starts_with(prefix) || known_keys_.contains(name)) continue;
+    throw_unsupported(
+        "{}: {} is a key that octet's {} family does not know, and it may change the "
+        "model's maths",
+        file_->path(), printable(name), architecture_);
+  }
+}
+
 int GgufModelReader::read_count(std::string_view name, std::int64_t largest) const {
   const std::uint64_t value = file_->require_uint(key(name));
   if (value < 1 || value > static_cast<std::uint64_t>(largest)) {
@@ -134,6 +158,7 @@ ModelConfig GgufModelReader::read_config() const {
   }
   refuse_unknown_rope();
   refuse_unknown_geometry();
+  refuse_unknown_keys();
 
   const TensorView* embedding = file_->find_tensor("token_embd.weight");
   if (embedding == nullptr) {

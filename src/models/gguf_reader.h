@@ -40,7 +40,9 @@ class GgufModelReader {
   const std::shared_ptr<const GgufFile>& shared_file() const { return file_; }
 
  private:
-  std::string key(std::string_view name) const { return architecture_ + "." + std::string(name); }
+  // The full key, noted as one that the reader knows.
+  std::string key(std::string_view name) const;
+  void refuse_unknown_keys() const;
   int read_count(std::string_view name, std::int64_t largest) const;
   void refuse_unknown_rope() const;
   void refuse_unknown_geometry() const;
@@ -48,6 +50,7 @@ class GgufModelReader {
   std::shared_ptr<const GgufFile> file_;
   std::string architecture_;
   mutable std::set<std::string, std::less<>> asked_;  // names of tensors
+  mutable std::set<std::string, std::less<>> known_keys_;
 };
 
 }  // namespace octet

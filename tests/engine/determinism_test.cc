@@ -65,6 +65,20 @@ TEST_P(DeterminismTest, RealModelLogitsAreTheSameBitsForAnyChunkAndThreads) {
   }
 }
 
+// Long enough that attention takes several of its chunks of 512 keys and merges them.
+TEST_P(DeterminismTest, RealModelLogitsAreTheSameBitsPastAnAttentionChunk) {
+  const std::shared_ptr<Model> model = open_model(real_model_path(smollm2));
+  std::vector<TokenId> tokens = sample_tokens(968);
+  const std::vector<TokenId> more = sample_tokens(132);
+  tokens.insert(tokens.end(), more.begin(), more.end());
+  TestOptions options;
+  options.cache = GetParam();
+  const std::vector<float> expected = all_logits(model, tokens, options);
+  options.threads = 3;
+  options.chunk = 512;
+  EXPECT_TRUE(same_bits(all_logits(model, tokens, options), expected));
+}
+
 // Runs requests through the engine to their ends and returns each answer's tokens and their
 // log-probabilities.
 struct Answer {

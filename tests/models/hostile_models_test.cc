@@ -166,7 +166,9 @@ TEST(HostileModels, MathsThatTheFamilyDoesNotApplyIsNamed) {
   expect("llama.attention.causal", false);
   // Llama 3's scaling without its factors would be no scaling at all.
   expect("llama.rope.scaling.type", std::string("llama3"));
+  expect("llama.attention.surprise", 1.0f);
   TinyModel harmless;
+  harmless.set("llama.vocab_size", std::uint32_t{40});
   harmless.set("llama.rope.scaling.type", std::string("none"));
   harmless.set("llama.expert_count", std::uint32_t{0});
   EXPECT_NO_THROW(harmless.load());
