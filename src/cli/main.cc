@@ -41,14 +41,17 @@ int report(const std::string& message, int status) {
 int main(int argc, char** argv) {
   // A reader that closes the pipe ends the write with an error, not the process.
   std::signal(SIGPIPE, SIG_IGN);
-  CLI::App program{"octet serves language models with long contexts from an 8-bit KV cache", "octet"};
-  program.set_version_flag("--version", octet::version_text(), "Print version and build, then exit");
+  CLI::App program{"octet serves language models with long contexts from an 8-bit KV cache",
+                   "octet"};
+  program.set_version_flag("--version", octet::version_text(),
+                           "Print version and build, then exit");
   program.require_subcommand(1);
   octet::CommandAction run;
   octet::add_generate(program, &run);
   octet::add_inspect(program, &run);
   octet::add_tokenize(program, &run);
   octet::add_eval(program, &run);
+  octet::add_bench(program, &run);
 
   try {
     program.parse(argc, argv);

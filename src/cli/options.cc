@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "core/cuda/device.h"
 #include "core/error.h"
 
 namespace octet {
@@ -33,13 +34,13 @@ void CacheFlags::add_to(CLI::App& command) {
 void MachineFlags::add_to(CLI::App& command) {
   const std::string group = "Machine";
   command
-      .add_option("--dtype", dtype,
-                  "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16")
+      .add_option(
+          "--dtype", dtype,
+          "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16")
       ->capture_default_str()
       ->group(group);
   command.add_option("--device", device, "auto, cpu or cuda")->capture_default_str()->group(group);
-  command
-      .add_option("--instruction-set", instruction_set, "auto, or one that --version lists")
+  command.add_option("--instruction-set", instruction_set, "auto, or one that --version lists")
       ->capture_default_str()
       ->group(group);
   command.add_option("--threads", threads, "CPU threads (default: all that the process may use)")
@@ -49,7 +50,10 @@ void MachineFlags::add_to(CLI::App& command) {
 
 void MachineFlags::apply_to(EngineOptions* options) const {
   if (device == "cuda") {
-    throw_unsupported("--device cuda: this build has no CUDA backend; expected auto or cpu");
+    const std::string reason = cuda_unavailable_reason();
+    throw_unsupported(
+        "--device cuda: {}; expected auto or cpu",
+        reason.empty() ? "models do not run on a GPU yet, attention's benchmark does" : reason);
   }
   if (device != "auto" && device != "cpu") {
     throw_bad_input("--device {}: expected auto, cpu or cuda", device);

@@ -33,8 +33,8 @@ void BlockTable::release_outside_windows(std::int64_t position) {
     if (window == 0) continue;
     const std::int64_t first_seen = std::max<std::int64_t>(position - window + 1, 0);
     const std::int64_t pages_past = first_seen / page_tokens;
-    for (std::int64_t page = std::min<std::int64_t>(
-             pages_past, static_cast<std::int64_t>(pages_[group].size()));
+    for (std::int64_t page =
+             std::min<std::int64_t>(pages_past, static_cast<std::int64_t>(pages_[group].size()));
          page-- > 0;) {
       PageId& held = pages_[group][static_cast<std::size_t>(page)];
       if (held == no_page) break;  // all before it went earlier

@@ -28,9 +28,7 @@ class BlockTable {
   void release_outside_windows(std::int64_t position);
   void clear();
 
-  std::span<const PageId> pages(int group) const {
-    return pages_[static_cast<std::size_t>(group)];
-  }
+  std::span<const PageId> pages(int group) const { return pages_[static_cast<std::size_t>(group)]; }
 
  private:
   PagePool* pool_;

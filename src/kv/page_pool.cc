@@ -1,11 +1,11 @@
 #include "kv/page_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <limits>
+
+#include <sys/mman.h>
 
 #include "core/error.h"
 
@@ -21,9 +21,10 @@ PagePool::PagePool(const KvLayout& layout, std::size_t arena_bytes)
     : layout_(layout), slab_bytes_(slab_bytes(layout)) {
   const std::size_t slabs = slab_bytes_ == 0 ? 0 : arena_bytes / slab_bytes_;
   if (slabs == 0) {
-    throw_error(ErrorKind::out_of_memory,
-                "a KV cache of {} bytes has no room for one page of {} tokens, which takes {} bytes",
-                arena_bytes, page_tokens, slab_bytes_);
+    throw_error(
+        ErrorKind::out_of_memory,
+        "a KV cache of {} bytes has no room for one page of {} tokens, which takes {} bytes",
+        arena_bytes, page_tokens, slab_bytes_);
   }
   std::size_t most_pages = 0;
   for (const KvGroup& group : layout_.groups()) {
@@ -78,14 +79,16 @@ std::optional<PageId> PagePool::allocate(int group) {
 
 void PagePool::retain(int group, PageId page) {
   std::int32_t& count = groups_[to_index(group)].references[to_index(page)];
-  if (count <= 0) throw_error(ErrorKind::internal, "page {} of group {} is not in use", page, group);
+  if (count <= 0)
+    throw_error(ErrorKind::internal, "page {} of group {} is not in use", page, group);
   ++count;
 }
 
 void PagePool::release(int group, PageId page) {
   Group& owner = groups_[to_index(group)];
   std::int32_t& count = owner.references[to_index(page)];
-  if (count <= 0) throw_error(ErrorKind::internal, "page {} of group {} is not in use", page, group);
+  if (count <= 0)
+    throw_error(ErrorKind::internal, "page {} of group {} is not in use", page, group);
   if (--count > 0) return;
   owner.free.push_back(page);
   --owner.used;
@@ -107,7 +110,8 @@ int PagePool::references(int group, PageId page) const {
 bool PagePool::can_allocate(std::span<const std::int64_t> pages) const {
   std::int64_t slabs = 0;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
-    const std::int64_t missing = pages[group] - static_cast<std::int64_t>(groups_[group].free.size());
+    const std::int64_t missing =
+        pages[group] - static_cast<std::int64_t>(groups_[group].free.size());
     const std::int64_t per_slab = groups_[group].pages_per_slab;
     if (missing > 0) slabs += (missing + per_slab - 1) / per_slab;
   }

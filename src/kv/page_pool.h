@@ -32,9 +32,9 @@ struct KvLayerView {
   }
 };
 
-// One arena of equal slabs. A group takes a slab and cuts it into its own pages; when all of a slab's
-// pages are free the slab goes back, so that no mix of groups strands memory. A slab is as large as
-// the largest page of any group.
+// One arena of equal slabs. A group takes a slab and cuts it into its own pages; when all of a
+// slab's pages are free the slab goes back, so that no mix of groups strands memory. A slab is as
+// large as the largest page of any group.
 //
 // Not thread-safe: the engine thread owns it.
 class PagePool {
@@ -50,7 +50,8 @@ class PagePool {
 
   const KvLayout& layout() const { return layout_; }
 
-  // A page with one reference, or nothing where the arena is full. Its bytes are whatever they were.
+  // A page with one reference, or nothing where the arena is full. Its bytes are whatever they
+  // were.
   std::optional<PageId> allocate(int group);
   void retain(int group, PageId page);
   void release(int group, PageId page);

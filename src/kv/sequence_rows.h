@@ -8,8 +8,9 @@
 
 namespace octet {
 
-// Rows [first_row, first_row + rows) of a batch are tokens first_position, first_position + 1, ... of
-// one sequence. The row at position p sees the keys at positions [0, p], or the last `window` of them.
+// Rows [first_row, first_row + rows) of a batch are tokens first_position, first_position + 1, ...
+// of one sequence. The row at position p sees the keys at positions [0, p], or the last `window` of
+// them.
 struct SequenceRows {
   std::int32_t first_row = 0;
   std::int32_t rows = 0;

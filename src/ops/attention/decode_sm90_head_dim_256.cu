@@ -1,0 +1,11 @@
+#include "ops/attention/decode_sm90_pick.cuh"
+
+namespace octet {
+
+// Stages, pages of a turn and blocks per multiprocessor are the fastest of those measured
+// (docs/kernels/decode_sm90.md).
+DecodeKernel decode_kernel_head_dim_256(int queries, bool scaled) {
+  return pick_decode_kernel<256, 2, 1, 3>(queries, scaled);
+}
+
+}  // namespace octet

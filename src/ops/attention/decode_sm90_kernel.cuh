@@ -1,0 +1,618 @@
+// The Hopper decode kernel for e4m3 keys and values. Internal to src/ops/attention; the design and
+// its figures are in docs/kernels/decode_sm90.md.
+//
+// A block is one warpgroup that computes and one warp that loads. For a turn of pages:
+//   S^T = K q^T       tokens fill the tensor core's 64 rows; a query is two columns, high and low
+//   w = round(exp2(S - turn's maximum)), two terms again
+//   T^T = V^T w^T     from zero, then O = O * alpha + T * beta in float32
+// K and V^T are operands as they lie in the page; nothing is transposed or converted on the way.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include "core/cuda/ptx.cuh"
+#include "ops/attention/decode_sm90_parameters.h"
+
+namespace octet {
+
+// A low term holds 16 x what the high term left over, which is at most half a step of 3 bits.
+inline constexpr float low_term = 1.0f / 16.0f;
+// Below every score, yet finite: the difference of two of them is 0 and not NaN.
+inline constexpr float no_score = -1e30f;
+
+// head_dim; column_groups: four queries each (a query row of one head); stages of loads in flight;
+// pages of a turn; blocks that share a multiprocessor; whether each token has its scales.
+template <int head_dim_, int column_groups_, int stages_, int turn_pages_, int blocks_per_sm_,
+          bool scaled_>
+struct DecodeConfig {
+  static constexpr int head_dim = head_dim_;
+  static constexpr int column_groups = column_groups_;
+  static constexpr int stages = stages_;
+  static constexpr int turn_pages = turn_pages_;
+  static constexpr int blocks_per_sm = blocks_per_sm_;
+  static constexpr bool scaled = scaled_;
+
+  static constexpr int queries = 4 * column_groups;
+  static constexpr int columns = 2 * queries;
+  static constexpr int side_bytes = 64 * head_dim;
+  static constexpr int scale_bytes = scaled ? 256 : 0;
+  static constexpr int panel_row = head_dim < 128 ? head_dim : 128;
+  static constexpr int value_blocks = head_dim / 64;
+  static constexpr int part_floats = queries * (head_dim + 2);
+};
+
+template <typename Config>
+struct DecodeShared {
+  alignas(1024) std::uint8_t pages[Config::stages][Config::turn_pages][2 * Config::side_bytes];
+  alignas(1024) std::uint8_t query[Config::columns * Config::head_dim];
+  alignas(512) std::uint8_t weights[2][Config::turn_pages][Config::columns * 64];
+  alignas(16) std::uint16_t scales[Config::stages][Config::turn_pages][128];
+  float warp_maximum[2][4][Config::queries];
+  float warp_sum[4][Config::queries];
+  float query_scale[Config::queries];
+  bool is_last;
+  std::uint64_t full[Config::stages];
+  std::uint64_t empty[Config::stages];
+};
+
+// A block's piece, pair by pair. Every thread walks for itself, in step.
+struct DecodeWalk {
+  std::int32_t sequence;
+  std::int32_t kv_head;
+  std::int32_t turn;       // of the pair, at which this part begins
+  std::int32_t remaining;  // turns of the piece from there on
+  std::int32_t length;     // of the sequence
+  std::int32_t pair_turns;
+  std::int32_t part_turns;  // of the pair in this piece
+
+  __device__ DecodeWalk(const DecodeParameters& p) {
+    const DecodePiece piece = reinterpret_cast<const DecodePiece*>(p.work + 1)[blockIdx.x];
+    sequence = piece.sequence;
+    kv_head = piece.kv_head;
+    turn = piece.turn;
+    remaining = piece.turns;
+    part_turns = 0;
+    if (remaining > 0) enter(p);
+  }
+  __device__ bool done() const { return remaining == 0; }
+  __device__ bool whole() const { return part_turns == pair_turns; }
+  __device__ void next(const DecodeParameters& p) {
+    remaining -= part_turns;
+    if (remaining == 0) return;
+    turn = 0;
+    if (++kv_head == p.turns.kv_heads) {
+      kv_head = 0;
+      // A sequence of no keys has no turns.
+      do {
+        ++sequence;
+      } while (p.context_lengths[sequence] == 0);
+    }
+    enter(p);
+  }
+
+ private:
+  __device__ void enter(const DecodeParameters& p) {
+    length = p.context_lengths[sequence];
+    pair_turns = p.turns.turns(length);
+    part_turns = min(remaining, pair_turns - turn);
+  }
+};
+
+// The loading warp: every lane holds a page's address, lane 0 starts the copies.
+template <typename Config>
+__device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& shared) {
+  const int lane = threadIdx.x % 32;
+  int count = 0;
+  for (DecodeWalk walk(p); !walk.done(); walk.next(p)) {
+    const int first_page = p.turns.first_page(walk.length) + walk.turn * Config::turn_pages;
+    const int last_page = p.turns.first_page(walk.length) + p.turns.pages(walk.length);
+    const std::int32_t* table =
+        p.page_table + static_cast<std::int64_t>(walk.sequence) * p.page_table_stride;
+    const std::byte* run = nullptr;
+    for (int turn = 0; turn < walk.part_turns; ++turn, ++count) {
+      const int stage = count % Config::stages;
+      if (turn % (32 / Config::turn_pages) == 0) {
+        const int page = first_page + turn * Config::turn_pages + lane;
+        if (page < last_page) {
+          const int id = table[page];
+          const int slab = id / p.pages_per_slab;
+          run = p.layer + static_cast<std::size_t>(slab) * p.slab_bytes +
+                static_cast<std::size_t>(id - slab * p.pages_per_slab) * p.page_bytes +
+                static_cast<std::size_t>(walk.kv_head) * p.run_bytes;
+        }
+      }
+      const int pages = min(Config::turn_pages, last_page - first_page - turn * Config::turn_pages);
+      if (count >= Config::stages) {
+        ptx::mbarrier_wait(&shared.empty[stage], (count / Config::stages - 1) & 1);
+      }
+      if (lane == 0) {
+        ptx::mbarrier_expect(&shared.full[stage],
+                             pages * (2 * Config::side_bytes + Config::scale_bytes));
+      }
+      __syncwarp();
+      const int owner = turn % (32 / Config::turn_pages) * Config::turn_pages;
+      const int x = lane - owner;
+      if (x >= 0 && x < pages) {
+        ptx::bulk_copy(shared.pages[stage][x], run, 2 * Config::side_bytes, &shared.full[stage]);
+        if (Config::scaled) {
+          ptx::bulk_copy(shared.scales[stage][x], run + 2 * Config::side_bytes, Config::scale_bytes,
+                         &shared.full[stage]);
+        }
+      }
+    }
+  }
+}
+
+// The queries of a pair as e4m3 columns: 2 q and 2 q + 1 are the high and low terms of query q,
+// scaled by a power of two that brings its largest element to [128, 256). A warp takes every fourth
+// query.
+template <typename Config>
+__device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& walk,
+                                DecodeShared<Config>& shared) {
+  constexpr int each = Config::head_dim / 32;
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  for (int q = warp; q < Config::queries; q += 4) {
+    float x[each] = {};
+    if (q < p.turns.query_rows * p.group) {
+      const std::int64_t row =
+          static_cast<std::int64_t>(walk.sequence) * p.turns.query_rows + q / p.group;
+      const int head = walk.kv_head * p.group + q % p.group;
+      const auto* from = reinterpret_cast<const __nv_bfloat162*>(
+          static_cast<const __nv_bfloat16*>(p.query) + row * p.query_stride +
+          head * Config::head_dim + lane * each);
+#pragma unroll
+      for (int i = 0; i < each / 2; ++i) {
+        const float2 pair = __bfloat1622float2(from[i]);
+        x[2 * i] = pair.x;
+        x[2 * i + 1] = pair.y;
+      }
+    }
+    float largest = 0;
+#pragma unroll
+    for (int i = 0; i < each; ++i) largest = fmaxf(largest, fabsf(x[i]));
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    }
+    // The exponent's bits; below 2^-111 a query is as good as 0.
+    const int exponent = max(static_cast<int>(__float_as_uint(largest) >> 23), 16);
+    const float up = __uint_as_float(static_cast<unsigned>(261 - exponent) << 23);
+    if (lane == 0) {
+      shared.query_scale[q] =
+          __uint_as_float(static_cast<unsigned>(exponent - 7) << 23) * p.scale_log2;
+    }
+    const int panel = lane * each / Config::panel_row * Config::columns * Config::panel_row;
+#pragma unroll
+    for (int i = 0; i < each; i += 2) {
+      const float a = x[i] * up;
+      const float b = x[i + 1] * up;
+      const std::uint32_t high = ptx::to_e4m3x2(a, b);
+      const float2 rounded = ptx::from_e4m3x2(high);
+      const std::uint32_t low =
+          ptx::to_e4m3x2((a - rounded.x) / low_term, (b - rounded.y) / low_term);
+      const int column = (lane * each + i) % Config::panel_row;
+#pragma unroll
+      for (int term = 0; term < 2; ++term) {
+        const int offset = (2 * q + term) * Config::panel_row + column;
+        const int swizzled = offset ^ (offset / 128 % (Config::panel_row / 16) * 16);
+        *reinterpret_cast<std::uint16_t*>(&shared.query[panel + swizzled]) =
+            static_cast<std::uint16_t>(term == 0 ? high : low);
+      }
+    }
+  }
+}
+
+// Sets the values of keys outside [first, last) of a page to 0: a weight of 0 would not silence a
+// NaN.
+template <typename Config>
+__device__ void clear_values(std::uint8_t* values, int first, int last) {
+  for (int piece = threadIdx.x; piece < Config::head_dim * 4; piece += decode_compute_threads) {
+    const int row = piece / 4;
+    const int token = (piece % 4 ^ (row >> 1) % 4) * 16;
+    auto* words = reinterpret_cast<std::uint32_t*>(values + piece * 16);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t mask = 0;
+#pragma unroll
+      for (int byte = 0; byte < 4; ++byte) {
+        const int key = token + 2 * i + byte % 2 + byte / 2 * 8;  // transposed_place, backwards
+        if (key >= first && key < last) mask |= 0xFFu << (8 * byte);
+      }
+      words[i] &= mask;
+    }
+  }
+}
+
+// What a computing thread carries from turn to turn. It holds rows `row` and `row` + 8 of the
+// tensor core's 64 (tokens of S^T, dimensions of O^T) and queries `lane % 4` + 4 n.
+template <typename Config>
+struct DecodeState {
+  float output[Config::value_blocks][2 * Config::column_groups];
+  float maximum[Config::column_groups];
+  float sum[Config::column_groups];  // over this thread's tokens
+
+  __device__ void clear() {
+#pragma unroll
+    for (int n = 0; n < Config::column_groups; ++n) {
+      maximum[n] = no_score;
+      sum[n] = 0;
+#pragma unroll
+      for (int b = 0; b < Config::value_blocks; ++b) {
+        output[b][2 * n] = 0;
+        output[b][2 * n + 1] = 0;
+      }
+    }
+  }
+};
+
+// The keys that a turn holds, for the few turns at a sequence's or a window's ends.
+struct DecodeEdge {
+  int first_key;  // of the turn
+  int visible_first;
+  int visible_last;  // keys that any query row sees are in [visible_first, visible_last)
+};
+
+template <typename Config>
+__device__ __forceinline__ void decode_scores(
+    const DecodeShared<Config>& shared, int stage,
+    float (&s)[Config::turn_pages][4 * Config::column_groups]) {
+  constexpr int row = Config::panel_row;
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int x = 0; x < Config::turn_pages; ++x) {
+#pragma unroll
+    for (int k = 0; k < Config::head_dim; k += 32) {
+      ptx::wgmma_e4m3(
+          s[x], ptx::matrix_descriptor<row>(shared.pages[stage][x] + k / row * 64 * row + k % row),
+          ptx::matrix_descriptor<row>(shared.query + k / row * Config::columns * row + k % row),
+          k > 0);
+    }
+  }
+  ptx::wgmma_commit();
+  ptx::wgmma_wait();
+}
+
+template <typename Config>
+__device__ __forceinline__ void decode_products(
+    const DecodeShared<Config>& shared, int stage, int buffer,
+    float (&t)[Config::value_blocks][4 * Config::column_groups]) {
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int b = 0; b < Config::value_blocks; ++b) {
+#pragma unroll
+    for (int k = 0; k < 2 * Config::turn_pages; ++k) {
+      ptx::wgmma_e4m3(t[b],
+                      ptx::matrix_descriptor<64>(shared.pages[stage][k / 2] + Config::side_bytes +
+                                                 b * 4096 + k % 2 * 32),
+                      ptx::matrix_descriptor<64>(shared.weights[buffer][k / 2] + k % 2 * 32),
+                      k > 0);
+    }
+  }
+  ptx::wgmma_commit();
+}
+
+// One turn: scores, weights, products, and their addition to the state.
+template <typename Config>
+__device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeShared<Config>& shared,
+                                            DecodeState<Config>& state, int count, bool at_edge,
+                                            const DecodeEdge& edge) {
+  constexpr int pages = Config::turn_pages;
+  constexpr int groups = Config::column_groups;
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int row = warp * 16 + lane / 4;
+  const int column = lane % 4;
+  const int stage = count % Config::stages;
+  const int buffer = count % 2;
+
+  ptx::mbarrier_wait(&shared.full[stage], (count / Config::stages) & 1);
+  float s[pages][4 * groups];
+  decode_scores(shared, stage, s);
+
+  // Scores in powers of two, the value's scale folded in; its inverse weighs the row sum.
+  float inverse[pages][2];
+  float scores[pages][groups][2];
+#pragma unroll
+  for (int x = 0; x < pages; ++x) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float key_scale = 1;
+      float value_log = 0;
+      inverse[x][half] = 1;
+      if (Config::scaled) {
+        const std::uint16_t* scales = &shared.scales[stage][x][row + 8 * half];
+        key_scale = __uint_as_float(static_cast<unsigned>(scales[0]) << 16);
+        const float value_scale = __uint_as_float(static_cast<unsigned>(scales[64]) << 16);
+        value_log = ptx::log2_approximate(value_scale);
+        inverse[x][half] = ptx::reciprocal_approximate(value_scale);
+      }
+#pragma unroll
+      for (int n = 0; n < groups; ++n) {
+        const float high = s[x][4 * n + 2 * half];
+        const float low = s[x][4 * n + 2 * half + 1];
+        scores[x][n][half] = fmaf(fmaf(low, low_term, high),
+                                  shared.query_scale[column + 4 * n] * key_scale, value_log);
+      }
+      if (at_edge) {
+        const int key = edge.first_key + 64 * x + row + 8 * half;
+        if (key < edge.visible_first || key >= edge.visible_last) inverse[x][half] = 0;
+#pragma unroll
+        for (int n = 0; n < groups; ++n) {
+          // The key after the last that the query's row sees.
+          const int end =
+              edge.visible_last - max(p.turns.query_rows - 1 - (column + 4 * n) / p.group, 0);
+          const bool seen = key < end && key >= edge.visible_first &&
+                            (p.turns.window == 0 || key >= end - p.turns.window);
+          if (!seen) scores[x][n][half] = -INFINITY;
+        }
+      }
+    }
+  }
+  if (at_edge) {
+#pragma unroll
+    for (int x = 0; x < pages; ++x) {
+      const int first = edge.visible_first - edge.first_key - 64 * x;
+      const int last = edge.visible_last - edge.first_key - 64 * x;
+      if (first > 0 || last < 64) {
+        clear_values<Config>(shared.pages[stage][x] + Config::side_bytes, first, last);
+      }
+    }
+  }
+
+  // The turn's maximum of each query: over this thread's tokens, the warp's, the block's.
+  float maximum[groups];
+#pragma unroll
+  for (int n = 0; n < groups; ++n) {
+    maximum[n] = no_score;
+#pragma unroll
+    for (int x = 0; x < pages; ++x) {
+      maximum[n] = fmaxf(maximum[n], fmaxf(scores[x][n][0], scores[x][n][1]));
+    }
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) {
+      maximum[n] = fmaxf(maximum[n], __shfl_xor_sync(~0u, maximum[n], step));
+    }
+    if (lane < 4) shared.warp_maximum[buffer][warp][column + 4 * n] = maximum[n];
+  }
+  ptx::named_barrier<1, decode_compute_threads>();
+
+  // Weights, the largest 256, as two terms; the row sum is that of the rounded weights. Lanes four
+  // apart hold neighbouring tokens and swap terms, so that each writes one word: the even one four
+  // high terms, the odd one four low ones.
+  float sum[groups];
+  const bool odd = (lane & 4) != 0;
+#pragma unroll
+  for (int n = 0; n < groups; ++n) {
+    const int q = column + 4 * n;
+    maximum[n] = fmaxf(fmaxf(shared.warp_maximum[buffer][0][q], shared.warp_maximum[buffer][1][q]),
+                       fmaxf(shared.warp_maximum[buffer][2][q], shared.warp_maximum[buffer][3][q]));
+    const float shift = 8.0f - maximum[n];
+    sum[n] = 0;
+#pragma unroll
+    for (int x = 0; x < pages; ++x) {
+      const float w0 = ptx::exp2_approximate(scores[x][n][0] + shift);
+      const float w1 = ptx::exp2_approximate(scores[x][n][1] + shift);
+      const std::uint32_t high = ptx::to_e4m3x2(w0, w1);
+      const float2 h = ptx::from_e4m3x2(high);
+      const std::uint32_t low = ptx::to_e4m3x2((w0 - h.x) / low_term, (w1 - h.y) / low_term);
+      const float2 l = ptx::from_e4m3x2(low);
+      sum[n] = fmaf(fmaf(l.x, low_term, h.x), inverse[x][0], sum[n]);
+      sum[n] = fmaf(fmaf(l.y, low_term, h.y), inverse[x][1], sum[n]);
+      const std::uint32_t other = __shfl_xor_sync(~0u, odd ? high : low, 4);
+      const std::uint32_t word = __byte_perm(odd ? low : high, other, odd ? 0x1504 : 0x5140);
+      *reinterpret_cast<std::uint32_t*>(
+          &shared.weights[buffer][x][(2 * q + odd) * 64 + (warp ^ column) * 16 + lane / 8 * 4]) =
+          word;
+    }
+  }
+  ptx::fence_async_shared();
+  ptx::named_barrier<1, decode_compute_threads>();
+
+  float t[Config::value_blocks][4 * groups];
+  decode_products(shared, stage, buffer, t);
+  float alpha[groups];
+  float beta[groups];
+#pragma unroll
+  for (int n = 0; n < groups; ++n) {
+    const float highest = fmaxf(state.maximum[n], maximum[n]);
+    alpha[n] = ptx::exp2_approximate(state.maximum[n] - highest);
+    beta[n] = ptx::exp2_approximate(maximum[n] - highest);
+    state.maximum[n] = highest;
+    state.sum[n] = fmaf(sum[n], beta[n], state.sum[n] * alpha[n]);
+  }
+  ptx::wgmma_wait();
+  if (lane == 0) ptx::mbarrier_arrive(&shared.empty[stage]);
+#pragma unroll
+  for (int b = 0; b < Config::value_blocks; ++b) {
+#pragma unroll
+    for (int i = 0; i < 2 * groups; ++i) {
+      const float product = fmaf(t[b][2 * i + 1], low_term, t[b][2 * i]);
+      state.output[b][i] = fmaf(product, beta[i / 2], state.output[b][i] * alpha[i / 2]);
+    }
+  }
+}
+
+template <typename Config>
+__device__ void store_output(const DecodeParameters& p, const DecodeWalk& walk, int q,
+                             int dimension, float value) {
+  const std::int64_t row =
+      static_cast<std::int64_t>(walk.sequence) * p.turns.query_rows + q / p.group;
+  const std::int64_t at =
+      row * p.output_stride + (walk.kv_head * p.group + q % p.group) * Config::head_dim + dimension;
+  if (p.output_float32) {
+    static_cast<float*>(p.output)[at] = value;
+  } else {
+    static_cast<__nv_bfloat16*>(p.output)[at] = __float2bfloat16(value);
+  }
+}
+
+// Adds up the parts of a pair, blocks in ascending order, so that the sum has one order whoever
+// comes last. Eight parts at a time: the reads of a batch are under way together.
+template <typename Config>
+__device__ void merge_parts(const DecodeParameters& p, const DecodeWalk& walk, int first_block,
+                            int blocks) {
+  constexpr int quads = Config::head_dim / 4;
+  constexpr int batch = 8;
+  for (int item = threadIdx.x; item < p.turns.query_rows * p.group * quads;
+       item += decode_compute_threads) {
+    const int q = item / quads;
+    const int quad = item % quads;
+    float maximum = no_score;
+    float sum = 0;
+    float4 total = {0, 0, 0, 0};
+    for (int begin = 0; begin < blocks; begin += batch) {
+      float4 value[batch];
+      float2 state[batch];  // maximum, sum
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const int block = min(begin + i, blocks - 1);
+        const float* part =
+            p.parts + static_cast<std::int64_t>(2 * (first_block + block) + (block == 0 ? 1 : 0)) *
+                          Config::part_floats;
+        value[i] = __ldcg(reinterpret_cast<const float4*>(part + q * Config::head_dim) + quad);
+        state[i] =
+            __ldcg(reinterpret_cast<const float2*>(part + Config::queries * Config::head_dim) + q);
+        if (begin + i >= blocks) state[i] = {no_score, 0};
+      }
+      float highest = maximum;
+#pragma unroll
+      for (int i = 0; i < batch; ++i) highest = fmaxf(highest, state[i].x);
+      const float alpha = ptx::exp2_approximate(maximum - highest);
+      maximum = highest;
+      sum *= alpha;
+      total = {total.x * alpha, total.y * alpha, total.z * alpha, total.w * alpha};
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        const float beta = begin + i < blocks ? ptx::exp2_approximate(state[i].x - highest) : 0.0f;
+        sum = fmaf(state[i].y, beta, sum);
+        total.x = fmaf(value[i].x, beta, total.x);
+        total.y = fmaf(value[i].y, beta, total.y);
+        total.z = fmaf(value[i].z, beta, total.z);
+        total.w = fmaf(value[i].w, beta, total.w);
+      }
+    }
+    const float scale = 1.0f / sum;
+    store_output<Config>(p, walk, q, 4 * quad, total.x * scale);
+    store_output<Config>(p, walk, q, 4 * quad + 1, total.y * scale);
+    store_output<Config>(p, walk, q, 4 * quad + 2, total.z * scale);
+    store_output<Config>(p, walk, q, 4 * quad + 3, total.w * scale);
+  }
+}
+
+// Ends a pair's part: writes the output where the part is the whole, else the part, and merges
+// where this block is the last of the pair's to arrive.
+template <typename Config>
+__device__ void finish_part(const DecodeParameters& p, const DecodeWalk& walk,
+                            DecodeShared<Config>& shared, DecodeState<Config>& state,
+                            int line_turn) {
+  constexpr int groups = Config::column_groups;
+  const int warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  const int row = warp * 16 + lane / 4;
+  const int column = lane % 4;
+#pragma unroll
+  for (int n = 0; n < groups; ++n) {
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) {
+      state.sum[n] += __shfl_xor_sync(~0u, state.sum[n], step);
+    }
+    if (lane < 4) shared.warp_sum[warp][column + 4 * n] = state.sum[n];
+  }
+  ptx::named_barrier<1, decode_compute_threads>();
+
+  float* part = p.parts + static_cast<std::int64_t>(2 * blockIdx.x + (walk.turn == 0 ? 1 : 0)) *
+                              Config::part_floats;
+  const bool whole = walk.whole();
+#pragma unroll
+  for (int n = 0; n < groups; ++n) {
+    const int q = column + 4 * n;
+    if (q >= p.turns.query_rows * p.group) continue;
+    const float sum = (shared.warp_sum[0][q] + shared.warp_sum[1][q]) +
+                      (shared.warp_sum[2][q] + shared.warp_sum[3][q]);
+    const float scale = whole ? 1.0f / sum : 1.0f;
+#pragma unroll
+    for (int b = 0; b < Config::value_blocks; ++b) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int dimension = b * 64 + row + 8 * half;
+        const float value = state.output[b][2 * n + half] * scale;
+        if (whole) {
+          store_output<Config>(p, walk, q, dimension, value);
+        } else {
+          __stcg(part + q * Config::head_dim + dimension, value);
+        }
+      }
+    }
+    if (!whole && row == 0) {
+      __stcg(reinterpret_cast<float2*>(part + Config::queries * Config::head_dim) + q,
+             make_float2(state.maximum[n], sum));
+    }
+  }
+  if (whole) return;
+
+  const int active = p.work->active_blocks;
+  const int total = p.work->total_turns;
+  const int pair_start = line_turn - walk.turn;
+  const int first_block = owner_of(total, active, pair_start);
+  const int blocks = owner_of(total, active, pair_start + walk.pair_turns - 1) - first_block + 1;
+  ptx::named_barrier<1, decode_compute_threads>();
+  if (threadIdx.x == 0) {
+    const std::uint32_t before = ptx::atomic_add_ordered(p.arrivals + first_block, 1);
+    shared.is_last = before + 1 == static_cast<std::uint32_t>(blocks);
+    // The next launch finds the counter as this one did.
+    if (shared.is_last) p.arrivals[first_block] = 0;
+  }
+  ptx::named_barrier<1, decode_compute_threads>();
+  if (shared.is_last) merge_parts<Config>(p, walk, first_block, blocks);
+}
+
+template <typename Config>
+__global__ void __launch_bounds__(decode_threads, Config::blocks_per_sm)
+    decode_kernel(const DecodeParameters p) {
+  extern __shared__ std::uint8_t raw[];
+  auto& shared = *reinterpret_cast<DecodeShared<Config>*>(
+      raw + (1024 - ptx::shared_address(raw) % 1024) % 1024);
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < Config::stages; ++stage) {
+      ptx::mbarrier_init(&shared.full[stage], 1);
+      ptx::mbarrier_init(&shared.empty[stage], 4);
+    }
+    ptx::mbarrier_init_fence();
+  }
+  __syncthreads();
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernels();
+  if (threadIdx.x >= decode_compute_threads) {
+    decode_load<Config>(p, shared);
+    return;
+  }
+
+  DecodeState<Config> state;
+  int count = 0;
+  int line_turn = piece_start(p.work->total_turns, max(p.work->active_blocks, 1), blockIdx.x);
+  for (DecodeWalk walk(p); !walk.done(); walk.next(p)) {
+    state.clear();
+    prepare_queries<Config>(p, walk, shared);
+    ptx::fence_async_shared();
+    ptx::named_barrier<1, decode_compute_threads>();
+    DecodeEdge edge;
+    edge.visible_first = p.turns.first_key(walk.length);
+    edge.visible_last = walk.length;
+    edge.first_key = (p.turns.first_page(walk.length) + walk.turn * Config::turn_pages) * 64;
+    // Turns of which every key is seen by every row.
+    const int seen_first = p.turns.window == 0 ? 0 : walk.length - p.turns.window;
+    const int seen_last = walk.length - p.turns.query_rows + 1;
+    for (int turn = 0; turn < walk.part_turns; ++turn, ++count) {
+      const bool at_edge =
+          edge.first_key < seen_first || edge.first_key + 64 * Config::turn_pages > seen_last;
+      decode_turn<Config>(p, shared, state, count, at_edge, edge);
+      edge.first_key += 64 * Config::turn_pages;
+    }
+    finish_part<Config>(p, walk, shared, state, line_turn);
+    line_turn += walk.part_turns;
+  }
+}
+
+}  // namespace octet
