@@ -16,7 +16,10 @@ for fuzzer in "${fuzzers[@]}"; do
   findings=$folder/findings/$name
   mkdir -p "$corpus" "$findings"
   echo "fuzz: $name for $seconds s"
-  "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+  # Tokens of the format, where the fuzzer brings a list of them.
+  dictionary=()
+  [ -f "$fuzzer.dict" ] && dictionary=(-dict="$fuzzer.dict")
+  "$fuzzer" "${dictionary[@]}" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$findings/" "$corpus" </dev/null || {
     echo "fuzz: $name failed; the input is in $findings." >&2
     exit 1

@@ -28,7 +28,8 @@ struct KlFlags {
   std::string reference = "float32";
   CacheFlags cache;
   // Float32 arithmetic unless told, so that only the cache differs.
-  MachineFlags machine{.dtype = "float32", .device = "auto", .instruction_set = "auto", .threads = 0};
+  MachineFlags machine{
+      .dtype = "float32", .device = "auto", .instruction_set = "auto", .threads = 0};
   bool json = false;
 };
 
@@ -91,8 +92,8 @@ void run_kl(const KlFlags& flags) {
   if (flags.context > most) {
     throw_bad_input("--context is {}, and the model was made for {} tokens", flags.context, most);
   }
-  const auto count = std::min({static_cast<std::int64_t>(tokens.size()),
-                               flags.context > 0 ? flags.context : most, most});
+  const auto count = std::min(
+      {static_cast<std::int64_t>(tokens.size()), flags.context > 0 ? flags.context : most, most});
   tokens.resize(static_cast<std::size_t>(count));
   options.max_model_len = count;
   reference_options.max_model_len = count;
@@ -100,8 +101,8 @@ void run_kl(const KlFlags& flags) {
   EngineCore reference(loaded.model, reference_options);
   EngineCore candidate(loaded.model, options);
   Progress progress("eval kl", count);
-  const KlReport report = evaluate_kl(reference, candidate, tokens,
-                                      [&](std::int64_t done) { progress.update(done); });
+  const KlReport report =
+      evaluate_kl(reference, candidate, tokens, [&](std::int64_t done) { progress.update(done); });
   progress.clear();
   if (flags.json) {
     std::cout << dump_json(as_json(report)) << '\n';

@@ -45,7 +45,8 @@ std::int64_t parse_prefill_chunk(const std::string& text) {
   std::int64_t chunk = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), chunk);
   if (error != std::errc() || stop != text.data() + text.size() || chunk < 1) {
-    throw_bad_input("--prefill-chunk {}: expected a number of tokens of at least 1, or whole", text);
+    throw_bad_input("--prefill-chunk {}: expected a number of tokens of at least 1, or whole",
+                    text);
   }
   return chunk;
 }
@@ -77,8 +78,8 @@ std::vector<TokenId> encode_chat(const LoadedModel& loaded, const GenerateFlags&
 
   std::vector<TokenId> tokens;
   for (const PromptPiece& piece : ChatTemplate::parse(*source).render(input)) {
-    const std::vector<TokenId> part = tokenizer.encode(
-        piece.text, piece.literal ? SpecialText::literal : SpecialText::parse);
+    const std::vector<TokenId> part =
+        tokenizer.encode(piece.text, piece.literal ? SpecialText::literal : SpecialText::parse);
     tokens.insert(tokens.end(), part.begin(), part.end());
   }
   return tokens;
@@ -90,8 +91,8 @@ std::vector<TokenId> encode_prompt(const LoadedModel& loaded, const GenerateFlag
   }
   const std::string prompt = read_prompt(flags);
   if (prompt.empty()) throw_bad_input("the prompt is empty; expected some text");
-  std::vector<TokenId> tokens = flags.chat ? encode_chat(loaded, flags, prompt)
-                                           : encode_raw(*loaded.tokenizer, prompt);
+  std::vector<TokenId> tokens =
+      flags.chat ? encode_chat(loaded, flags, prompt) : encode_raw(*loaded.tokenizer, prompt);
   if (tokens.empty()) throw_bad_input("the prompt has no text that the model's vocabulary knows");
   return tokens;
 }
@@ -103,9 +104,10 @@ EngineOptions make_options(const GenerateFlags& flags, std::int64_t context,
   options.cache = flags.cache.policy;
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   if (prompt_tokens >= context) {
-    throw_bad_input("the prompt is {} tokens long, and the context of {} tokens must hold it and at "
-                    "least one token of the answer",
-                    prompt_tokens, context);
+    throw_bad_input(
+        "the prompt is {} tokens long, and the context of {} tokens must hold it and at "
+        "least one token of the answer",
+        prompt_tokens, context);
   }
   // The cache holds this request and no more.
   options.max_model_len =
@@ -171,15 +173,15 @@ void add_sampling_flags(CLI::App& command, SamplingParams* sampling) {
   command.add_option("--max-tokens", sampling->max_tokens, "Most tokens of the answer")
       ->capture_default_str()
       ->group(group);
-  command
-      .add_option("--temperature", sampling->temperature, "0: always the most likely token")
+  command.add_option("--temperature", sampling->temperature, "0: always the most likely token")
       ->capture_default_str()
       ->group(group);
   command.add_option("--top-k", sampling->top_k, "Keep the K most likely tokens (0: all)")
       ->capture_default_str()
       ->group(group);
   command
-      .add_option("--top-p", sampling->top_p, "Keep the most likely tokens that reach probability P")
+      .add_option("--top-p", sampling->top_p,
+                  "Keep the most likely tokens that reach probability P")
       ->capture_default_str()
       ->group(group);
   command
@@ -210,7 +212,8 @@ void add_generate(CLI::App& program, CommandAction* run) {
   CLI::Option* prompt = command->add_option("--prompt", flags->prompt, "The prompt's text");
   command->add_option("--prompt-file", flags->prompt_file, "File of the prompt (-: standard input)")
       ->excludes(prompt);
-  command->add_flag("--chat", flags->chat, "The prompt is a user's turn in the model's chat template");
+  command->add_flag("--chat", flags->chat,
+                    "The prompt is a user's turn in the model's chat template");
   command->add_option("--system", flags->system, "System turn before it (with --chat)");
   command
       ->add_option("--max-model-len", flags->max_model_len,

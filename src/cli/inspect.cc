@@ -18,8 +18,8 @@ namespace octet {
 
 namespace {
 
-constexpr std::array<const char*, 6> cache_formats = {"float32",  "bfloat16", "float16",
-                                                      "int8",     "int8:fp8", "fp8"};
+constexpr std::array<const char*, 6> cache_formats = {"float32", "bfloat16", "float16",
+                                                      "int8",    "int8:fp8", "fp8"};
 
 struct InspectFlags {
   std::string model;
@@ -126,9 +126,9 @@ std::string as_text(const Inspection& result) {
       result.path, config.family, config.name.empty() ? "" : " (" + config.name + ")",
       static_cast<double>(result.all_weights.parameters) / 1e6,
       static_cast<double>(result.all_weights.bytes) / 1e6, config.layers, config.hidden_size,
-      config.intermediate_size, config.vocabulary_size,
-      config.tied_embeddings ? " (tied)" : "", config.query_heads, config.kv_heads, config.head_dim,
-      config.max_positions, config.rope_theta);
+      config.intermediate_size, config.vocabulary_size, config.tied_embeddings ? " (tied)" : "",
+      config.query_heads, config.kv_heads, config.head_dim, config.max_positions,
+      config.rope_theta);
   std::string separator;
   for (const auto& [name, type] : result.weights) {
     text += fmt::format("{}{} x {} ({:.1f} MB)", separator, name, type.tensors,
@@ -138,8 +138,8 @@ std::string as_text(const Inspection& result) {
   text += fmt::format("\ncache      {:<10} {:>12} {:>18}\n", "format", "bytes/token",
                       "tokens that fit");
   for (const CacheCost& cache : result.caches) {
-    text += fmt::format("           {:<10} {:>12.0f} {:>18}\n", cache.format,
-                        cache.bytes_per_token, cache.tokens_that_fit);
+    text += fmt::format("           {:<10} {:>12.0f} {:>18}\n", cache.format, cache.bytes_per_token,
+                        cache.tokens_that_fit);
   }
   text += fmt::format("           in {:.1f} GB of memory that is free now, beside the weights\n",
                       static_cast<double>(result.available_bytes) / 1e9);

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/version.h"
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace {
 
@@ -32,7 +33,8 @@ int exit_status(octet::ErrorKind kind) {
 }
 
 int report(const std::string& message, int status) {
-  std::fprintf(stderr, "octet: %s\n", message.c_str());
+  // A message may quote hostile text: it stays one line, and steers no terminal.
+  std::fprintf(stderr, "octet: %s\n", octet::single_line(message).c_str());
   return status;
 }
 

@@ -1,9 +1,9 @@
 #include "cli/progress.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <utility>
+
+#include <unistd.h>
 
 namespace octet {
 

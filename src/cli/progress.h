@@ -1,4 +1,5 @@
-// A line on standard error that says how far a long piece of work is; silent where that is no terminal.
+// A line on standard error that says how far a long piece of work is; silent where that is no
+// terminal.
 #pragma once
 
 #include <cstdint>

@@ -14,9 +14,9 @@ namespace octet {
 std::string version_text() {
   std::vector<std::string_view> sets;
   for (const InstructionSet set : available_instruction_sets()) sets.push_back(name_of(set));
-  return fmt::format(
-      "octet {}\ndevices: cpu\ninstruction set: {} (of {})\nmodel families: {}", OCTET_VERSION,
-      name_of(detect_instruction_set()), fmt::join(sets, ", "), fmt::join(model_families(), ", "));
+  return fmt::format("octet {}\ndevices: cpu\ninstruction set: {} (of {})\nmodel families: {}",
+                     OCTET_VERSION, name_of(detect_instruction_set()), fmt::join(sets, ", "),
+                     fmt::join(model_families(), ", "));
 }
 
 }  // namespace octet

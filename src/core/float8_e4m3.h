@@ -1,5 +1,6 @@
-// FP8 e4m3 ("e4m3fn" of the OCP 8-bit floating point specification): 1 sign, 4 exponent (bias 7) and
-// 3 mantissa bits; largest value 448, no infinity, NaN is 0x7F and 0xFF, smallest subnormal 2^-9.
+// FP8 e4m3 ("e4m3fn" of the OCP 8-bit floating point specification): 1 sign, 4 exponent (bias 7)
+// and 3 mantissa bits; largest value 448, no infinity, NaN is 0x7F and 0xFF, smallest subnormal
+// 2^-9.
 #pragma once
 
 #include <bit>

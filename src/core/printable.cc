@@ -55,25 +55,41 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
-std::string printable(std::string_view text, std::size_t max_bytes) {
-  std::string result = "'";
+namespace {
+
+// Appends up to `max_bytes` of the text, escaped; gives what was taken.
+std::size_t append_escaped(std::string_view text, std::size_t max_bytes, std::string* result) {
   std::size_t position = 0;
   while (position < text.size() && position < max_bytes) {
     const std::string_view rest = text.substr(position);
     const std::size_t length = utf8_sequence_length(rest);
     if (length == 0 || is_control(rest.substr(0, length))) {
-      fmt::format_to(std::back_inserter(result), "\\x{:02x}",
+      fmt::format_to(std::back_inserter(*result), "\\x{:02x}",
                      static_cast<std::uint8_t>(text[position]));
       ++position;
       continue;
     }
-    result += rest.substr(0, length);
+    *result += rest.substr(0, length);
     position += length;
   }
+  return position;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, std::size_t max_bytes) {
+  std::string result = "'";
+  const std::size_t taken = append_escaped(text, max_bytes, &result);
   result += "'";
-  if (position < text.size()) {
-    fmt::format_to(std::back_inserter(result), " (and {} bytes more)", text.size() - position);
+  if (taken < text.size()) {
+    fmt::format_to(std::back_inserter(result), " (and {} bytes more)", text.size() - taken);
   }
+  return result;
+}
+
+std::string single_line(std::string_view text) {
+  std::string result;
+  append_escaped(text, text.size(), &result);
   return result;
 }
 

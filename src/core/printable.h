@@ -15,4 +15,7 @@ bool is_valid_utf8(std::string_view text);
 // are not UTF-8 become \xNN, and after `max_bytes` the rest is replaced by its length.
 std::string printable(std::string_view text, std::size_t max_bytes = 100);
 
+// The same escapes without quotes or a limit: the last thing that an error message goes through.
+std::string single_line(std::string_view text);
+
 }  // namespace octet

@@ -22,9 +22,10 @@ SchedulerLimits checked(SchedulerLimits limits) {
     throw_bad_input("--max-num-seqs is {}, expected at least 1", limits.max_sequences);
   }
   if (limits.max_batched_tokens < limits.max_sequences) {
-    throw_bad_input("--max-num-batched-tokens is {}, expected at least --max-num-seqs, {}: each "
-                    "running sequence needs a row of a step",
-                    limits.max_batched_tokens, limits.max_sequences);
+    throw_bad_input(
+        "--max-num-batched-tokens is {}, expected at least --max-num-seqs, {}: each "
+        "running sequence needs a row of a step",
+        limits.max_batched_tokens, limits.max_sequences);
   }
   if (limits.prefill_chunk < 0) {
     throw_bad_input("--prefill-chunk is {}, expected at least 0 (0: whole prompts)",
@@ -104,9 +105,10 @@ RequestId Engine::submit(GenerateRequest request) {
   if (request.prompt.empty()) throw_bad_input("the prompt is empty; expected at least one token");
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   if (length >= core_.max_model_len()) {
-    throw_bad_input("the prompt is {} tokens long, and the context of {} tokens must hold it and at "
-                    "least one token of the answer",
-                    length, core_.max_model_len());
+    throw_bad_input(
+        "the prompt is {} tokens long, and the context of {} tokens must hold it and at "
+        "least one token of the answer",
+        length, core_.max_model_len());
   }
   const std::int64_t vocabulary = core_.model().config().vocabulary_size;
   for (const TokenId token : request.prompt) {
@@ -157,8 +159,8 @@ TokenEvent Engine::accept_token(Sequence& sequence, std::span<const float> logit
   sequence.tokens.push_back(token);
 
   const std::vector<TokenId>& ends = tokenizer_->end_tokens();
-  const bool ends_answer = !sequence.sampling.ignore_eos &&
-                           std::find(ends.begin(), ends.end(), token) != ends.end();
+  const bool ends_answer =
+      !sequence.sampling.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end();
   if (!ends_answer) event.text = sequence.stop_filter.push(sequence.detokenizer.push(token));
   if (ends_answer || sequence.stop_filter.stopped()) {
     event.finished = FinishReason::stop;
@@ -193,8 +195,7 @@ std::vector<TokenEvent> Engine::step() {
                                   static_cast<std::size_t>(item.tokens));
     request.first_position = sequence.computed_tokens;
     // A prompt that is not yet at its end needs no logits.
-    request.logits =
-        item.tokens == sequence.pending() ? WantedLogits::last : WantedLogits::none;
+    request.logits = item.tokens == sequence.pending() ? WantedLogits::last : WantedLogits::none;
     rows.push_back(request);
   }
   std::span<const float> logits = core_.runner().run(rows);

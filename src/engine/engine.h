@@ -68,8 +68,8 @@ class Engine {
   Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer,
          const EngineOptions& options);
 
-  // Throws Error{bad_input} for parameters out of range, an empty prompt, and a prompt that leaves no
-  // room for an answer. max_tokens past the context is cut to it.
+  // Throws Error{bad_input} for parameters out of range, an empty prompt, and a prompt that leaves
+  // no room for an answer. max_tokens past the context is cut to it.
   RequestId submit(GenerateRequest request);
   // The request ends with FinishReason::cancelled at the next step; unknown ids are ignored.
   void cancel(RequestId id);

@@ -14,10 +14,10 @@ namespace octet {
 // Filters apply in this order, as vLLM's: temperature, min_p, top_k, top_p.
 struct SamplingParams {
   std::int64_t max_tokens = 256;
-  float temperature = 0.0f;  // 0: greedy, the lowest id among equals
-  std::int64_t top_k = 0;    // keep the k most likely; 0: all
-  float top_p = 1.0f;        // keep the smallest set whose probability reaches p
-  float min_p = 0.0f;        // keep those at least p times as likely as the most likely
+  float temperature = 0.0f;           // 0: greedy, the lowest id among equals
+  std::int64_t top_k = 0;             // keep the k most likely; 0: all
+  float top_p = 1.0f;                 // keep the smallest set whose probability reaches p
+  float min_p = 0.0f;                 // keep those at least p times as likely as the most likely
   std::optional<std::uint64_t> seed;  // missing: drawn from the system
   std::vector<std::string> stop;      // the answer ends before the first of these
   bool ignore_eos = false;

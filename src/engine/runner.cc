@@ -32,8 +32,8 @@ std::span<const float> Runner::run(std::span<const RunnerRows> rows) {
       if (token < 0 || token >= vocabulary) {
         throw_bad_input("token id {} is outside the model's vocabulary of {}", token, vocabulary);
       }
-      positions_.push_back(sequence.first_position +
-                           static_cast<std::int32_t>(tokens_.size()) - sequence.first_row);
+      positions_.push_back(sequence.first_position + static_cast<std::int32_t>(tokens_.size()) -
+                           sequence.first_row);
       tokens_.push_back(token);
       if (request.logits == WantedLogits::all) {
         logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);

@@ -14,8 +14,8 @@ namespace octet {
 
 enum class WantedLogits { none, last, all };
 
-// Tokens of one sequence to compute: they take positions first_position, first_position + 1, ... and
-// `blocks` already holds pages for them.
+// Tokens of one sequence to compute: they take positions first_position, first_position + 1, ...
+// and `blocks` already holds pages for them.
 struct RunnerRows {
   const BlockTable* blocks = nullptr;
   std::span<const TokenId> tokens;

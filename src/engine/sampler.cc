@@ -41,16 +41,16 @@ TokenId Sampler::sample(std::span<const float> logits, const SamplingParams& par
                         std::uint64_t seed, std::int64_t draw) {
   const TokenId best = most_likely(logits);
   if (best < 0) {
-    throw_error(ErrorKind::internal, "the model gave no logit that is a number, so no token can be "
-                                     "chosen");
+    throw_error(ErrorKind::internal,
+                "the model gave no logit that is a number, so no token can be "
+                "chosen");
   }
   if (params.temperature == 0.0f) return best;
 
   // min_p first: it is a bound on the logits and leaves few candidates to sort.
   const float highest = logits[static_cast<std::size_t>(best)];
-  const float bound = params.min_p > 0.0f
-                          ? highest + params.temperature * std::log(params.min_p)
-                          : -std::numeric_limits<float>::infinity();
+  const float bound = params.min_p > 0.0f ? highest + params.temperature * std::log(params.min_p)
+                                          : -std::numeric_limits<float>::infinity();
   candidates_.clear();
   for (std::size_t token = 0; token < logits.size(); ++token) {
     if (logits[token] >= bound && logits[token] > -std::numeric_limits<float>::infinity()) {

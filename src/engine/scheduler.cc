@@ -8,8 +8,7 @@
 namespace octet {
 
 std::int64_t Scheduler::chunk_of(const Sequence& sequence, std::int64_t rows_left) const {
-  const std::int64_t chunk =
-      limits_.prefill_chunk > 0 ? limits_.prefill_chunk : sequence.pending();
+  const std::int64_t chunk = limits_.prefill_chunk > 0 ? limits_.prefill_chunk : sequence.pending();
   return std::min({sequence.pending(), chunk, rows_left});
 }
 

@@ -21,8 +21,8 @@ struct ScheduledRows {
   std::int64_t tokens = 0;  // to compute now, from sequence->computed_tokens on
 };
 
-// Continuous batching: sequences that decode go first, one row each, then prefill chunks fill what is
-// left of the step's rows, oldest request first. Where a row needs a page and none is left, the
+// Continuous batching: sequences that decode go first, one row each, then prefill chunks fill what
+// is left of the step's rows, oldest request first. Where a row needs a page and none is left, the
 // youngest running sequence gives its pages back and waits at the head of the queue; it is computed
 // again later, answer included. The engine refuses requests that the whole arena could not hold, so
 // the oldest sequence can always go on.

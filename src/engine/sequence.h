@@ -29,8 +29,8 @@ struct Sequence {
   std::uint64_t seed;
   std::vector<TokenId> tokens;  // the prompt, then the answer
   std::int64_t prompt_tokens;
-  // Tokens whose keys and values are in the cache. After a preemption it is 0, and the answer so far
-  // is computed again like a prompt: no token is lost.
+  // Tokens whose keys and values are in the cache. After a preemption it is 0, and the answer so
+  // far is computed again like a prompt: no token is lost.
   std::int64_t computed_tokens = 0;
   BlockTable blocks;
   Detokenizer detokenizer;

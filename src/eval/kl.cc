@@ -28,8 +28,7 @@ double log_sum_exp(std::span<const float> logits) {
   return highest + std::log(sum);
 }
 
-Position compare(std::span<const float> reference, std::span<const float> candidate,
-                 TokenId next) {
+Position compare(std::span<const float> reference, std::span<const float> candidate, TokenId next) {
   const double reference_norm = log_sum_exp(reference);
   const double candidate_norm = log_sum_exp(candidate);
   Position position;
@@ -115,7 +114,8 @@ KlReport evaluate_kl(EngineCore& reference, EngineCore& candidate, std::span<con
     }
     RunnerRows request;
     request.blocks = &blocks;
-    request.tokens = tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
+    request.tokens =
+        tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
     request.first_position = first;
     request.logits = WantedLogits::all;
     return core.runner().run({&request, 1});

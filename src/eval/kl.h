@@ -20,7 +20,7 @@ struct KlDepth {  // positions [first, last) of the text
 
 struct KlReport {
   std::int64_t tokens = 0;
-  double mean = 0;    // nats
+  double mean = 0;  // nats
   double median = 0;
   double p99 = 0;
   double top1_agreement = 0;  // share of positions whose most likely token is the same

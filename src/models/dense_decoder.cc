@@ -74,11 +74,11 @@ void DenseDecoder::forward(const OpContext& context, const ForwardBatch& batch, 
   output_head(context, batch, logits);
 }
 
-void DenseDecoder::attention_block(const OpContext& context, const ForwardBatch& batch,
-                                   int layer) {
+void DenseDecoder::attention_block(const OpContext& context, const ForwardBatch& batch, int layer) {
   const DenseLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());
-  const std::int64_t query_width = static_cast<std::int64_t>(config_.query_heads) * config_.head_dim;
+  const std::int64_t query_width =
+      static_cast<std::int64_t>(config_.query_heads) * config_.head_dim;
   const std::int64_t kv_width = static_cast<std::int64_t>(config_.kv_heads) * config_.head_dim;
   Activations& a = activations_;
 

@@ -1,5 +1,5 @@
-// The decoder that llama and its descendants share: pre-norm attention and SwiGLU, each added to the
-// residual stream. Families fill in the weights and say where they differ.
+// The decoder that llama and its descendants share: pre-norm attention and SwiGLU, each added to
+// the residual stream. Families fill in the weights and say where they differ.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,22 @@
 namespace octet {
 
 struct DenseLayerWeights {
-  std::vector<float> attention_norm;    // [hidden]
-  TensorView query;                     // [query_heads * head_dim, hidden]
-  TensorView key;                       // [kv_heads * head_dim, hidden]
-  TensorView value;                     // [kv_heads * head_dim, hidden]
-  std::vector<float> query_bias;        // empty, or one per output; in the rows' own order
+  std::vector<float> attention_norm;  // [hidden]
+  TensorView query;                   // [query_heads * head_dim, hidden]
+  TensorView key;                     // [kv_heads * head_dim, hidden]
+  TensorView value;                   // [kv_heads * head_dim, hidden]
+  std::vector<float> query_bias;      // empty, or one per output; in the rows' own order
   std::vector<float> key_bias;
   std::vector<float> value_bias;
-  TensorView attention_output;          // [hidden, query_heads * head_dim]
-  std::vector<float> feed_forward_norm; // [hidden]
-  TensorView gate;                      // [intermediate, hidden]
-  TensorView up;                        // [intermediate, hidden]
-  TensorView down;                      // [hidden, intermediate]
+  TensorView attention_output;           // [hidden, query_heads * head_dim]
+  std::vector<float> feed_forward_norm;  // [hidden]
+  TensorView gate;                       // [intermediate, hidden]
+  TensorView up;                         // [intermediate, hidden]
+  TensorView down;                       // [hidden, intermediate]
 };
 
 struct DenseWeights {
-  TensorView embedding;            // [vocabulary, hidden]
+  TensorView embedding;  // [vocabulary, hidden]
   std::vector<DenseLayerWeights> layers;
   std::vector<float> output_norm;  // [hidden]
   TensorView output;               // [vocabulary, hidden]; the embedding again where tied

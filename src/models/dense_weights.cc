@@ -43,9 +43,10 @@ DenseWeights read_dense_weights(const GgufModelReader& reader, const ModelConfig
     weights.layers.push_back(read_layer(reader, config, layer, attention_biases));
   }
   weights.output_norm = reader.vector("output_norm.weight", config.hidden_size);
-  weights.output = config.tied_embeddings
-                       ? weights.embedding
-                       : reader.tensor("output.weight", {config.vocabulary_size, config.hidden_size});
+  weights.output =
+      config.tied_embeddings
+          ? weights.embedding
+          : reader.tensor("output.weight", {config.vocabulary_size, config.hidden_size});
   return weights;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "files/block_decode.h"
 #include "kv/kv_layout.h"
 
@@ -29,9 +30,10 @@ void GgufModelReader::refuse_unknown_rope() const {
   const std::string scaling_key = key("rope.scaling.type");
   const auto type = file_->find_string(scaling_key);
   if (type && *type != "none" && *type != "llama3") {
-    throw_unsupported("{}: {} '{}' is a context scaling octet does not apply; it knows none and the "
-                      "llama3 factors of rope_freqs.weight",
-                      file_->path(), scaling_key, *type);
+    throw_unsupported(
+        "{}: {} {} is a context scaling octet does not apply; it knows none and the "
+        "llama3 factors of rope_freqs.weight",
+        file_->path(), scaling_key, printable(*type));
   }
   for (const std::string_view name : {"rope.scale_linear", "rope.scaling.factor"}) {
     const auto factor = file_->find_float(key(name));
@@ -86,9 +88,10 @@ ModelConfig GgufModelReader::read_config() const {
     config.head_dim = config.hidden_size / config.query_heads;
   }
   if (config.head_dim % 8 != 0 || config.head_dim > max_head_dim) {
-    throw_unsupported("{}: a head_dim of {} is not one octet's attention takes; expected a multiple "
-                      "of 8 up to {}",
-                      file_->path(), config.head_dim, max_head_dim);
+    throw_unsupported(
+        "{}: a head_dim of {} is not one octet's attention takes; expected a multiple "
+        "of 8 up to {}",
+        file_->path(), config.head_dim, max_head_dim);
   }
   if (file_->has(key("attention.value_length")) &&
       read_count("attention.value_length", max_head_dim) != config.head_dim) {
@@ -97,9 +100,10 @@ ModelConfig GgufModelReader::read_config() const {
   }
   if (file_->has(key("rope.dimension_count")) &&
       read_count("rope.dimension_count", max_head_dim) != config.head_dim) {
-    throw_unsupported("{}: {} differs from the head_dim of {}, and octet's {} family rotates whole "
-                      "heads",
-                      file_->path(), key("rope.dimension_count"), config.head_dim, architecture_);
+    throw_unsupported(
+        "{}: {} differs from the head_dim of {}, and octet's {} family rotates whole "
+        "heads",
+        file_->path(), key("rope.dimension_count"), config.head_dim, architecture_);
   }
   config.max_positions = read_count("context_length", 1 << 30);
 
@@ -152,7 +156,7 @@ void GgufModelReader::refuse_unused_tensors() const {
   for (const TensorView& tensor : file_->tensors()) {
     if (asked_.contains(tensor.name)) continue;
     throw_unsupported("{}: tensor {} has no place in octet's {} family, which would ignore it",
-                      file_->path(), tensor.name, architecture_);
+                      file_->path(), printable(tensor.name), architecture_);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "core/printable.h"
 
 namespace octet {
 
@@ -34,8 +35,8 @@ std::unique_ptr<Model> load_model(std::shared_ptr<const GgufFile> file,
   const std::string architecture = file->require_string("general.architecture");
   const auto found = families().find(architecture);
   if (found == families().end()) {
-    throw_unsupported("{}: general.architecture '{}' is not a model family octet runs; it runs {}",
-                      file->path(), architecture, fmt::join(model_families(), ", "));
+    throw_unsupported("{}: general.architecture {} is not a model family octet runs; it runs {}",
+                      file->path(), printable(architecture), fmt::join(model_families(), ", "));
   }
   return found->second(std::move(file), max_positions);
 }

@@ -20,11 +20,11 @@ namespace octet {
 
 // One step's work: rows of several sequences, flattened.
 struct ForwardBatch {
-  std::span<const std::int32_t> tokens;     // [rows], each in [0, vocabulary)
-  std::span<const std::int32_t> positions;  // [rows]
-  std::span<const SequenceRows> sequences;  // cover all rows
+  std::span<const std::int32_t> tokens;      // [rows], each in [0, vocabulary)
+  std::span<const std::int32_t> positions;   // [rows]
+  std::span<const SequenceRows> sequences;   // cover all rows
   std::span<const std::int32_t> logit_rows;  // ascending: the rows whose logits are wanted
-  const PagePool* pool = nullptr;           // holds the pages that the sequences name
+  const PagePool* pool = nullptr;            // holds the pages that the sequences name
   KvWriteCounters* counters = nullptr;
 };
 

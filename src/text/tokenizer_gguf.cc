@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "files/gguf.h"
 #include "text/byte_pair_tokenizer.h"
 #include "text/tokenizer.h"
@@ -37,8 +38,8 @@ std::unique_ptr<Tokenizer> Tokenizer::from_gguf(const GgufFile& file) {
   const std::string model = file.require_string("tokenizer.ggml.model");
   if (model == "gpt2") return std::make_unique<BytePairTokenizer>(byte_pair_tables(file));
   throw_unsupported(
-      "{}: tokenizer.ggml.model is '{}', but octet reads byte-level BPE ('gpt2') only.",
-      file.path(), model);
+      "{}: tokenizer.ggml.model is {}, but octet reads byte-level BPE ('gpt2') only",
+      file.path(), printable(model));
 }
 
 }  // namespace octet

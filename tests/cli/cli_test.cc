@@ -1,4 +1,5 @@
-// The program as its users meet it: exit statuses, one-sentence errors, JSON with the promised keys.
+// The program as its users meet it: exit statuses, one-sentence errors, JSON with the promised
+// keys.
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -120,7 +121,8 @@ TEST_F(CliTest, BadPromptsAndFilesAreOneSentenceAndStatus2) {
   std::string long_text;
   for (int i = 0; i < 20000; ++i) long_text += "word ";
   expect_refused(generate({"--prompt-file", "-"}), "context", long_text);
-  expect_refused({"generate", "--model", (folder_ / "none.gguf").string(), "--prompt", "a"}, "none");
+  expect_refused({"generate", "--model", (folder_ / "none.gguf").string(), "--prompt", "a"},
+                 "none");
   expect_refused({"inspect", "--model", write("text.gguf", "not a model")}, "text.gguf");
   expect_refused({"inspect", "--model", folder_.string()}, folder_.string());
   expect_refused({"tokenize", "--model", tiny_llama}, "UTF-8", "\xff");
@@ -204,13 +206,13 @@ TEST_F(CliTest, ThePromptComesFromTheFlagAFileOrStandardInput) {
 }
 
 TEST_F(CliTest, ChatRendersTheModelsTemplate) {
-  for (const auto& [model, answers] :
-       {std::pair(tiny_llama, "models/llama_mixed.json"), {tiny_qwen, "models/qwen2_biases.json"}}) {
+  for (const auto& [model, answers] : {std::pair(tiny_llama, "models/llama_mixed.json"),
+                                       {tiny_qwen, "models/qwen2_biases.json"}}) {
     const Json chat = read_json(answers)["chat"];
     ASSERT_EQ(chat["messages"].size(), 1u);
-    const ProgramResult result =
-        run_octet({"generate", "--model", model, "--chat", "--prompt",
-                   chat["messages"][0]["content"].get<std::string>(), "--max-tokens", "1", "--json"});
+    const ProgramResult result = run_octet({"generate", "--model", model, "--chat", "--prompt",
+                                            chat["messages"][0]["content"].get<std::string>(),
+                                            "--max-tokens", "1", "--json"});
     ASSERT_EQ(result.status, 0) << result.err;
     EXPECT_EQ(parse_json(result.out, "standard output")["prompt_token_ids"], chat["ids"]);
   }
@@ -224,7 +226,8 @@ TEST_F(CliTest, SpecialTokensInUserTextStayText) {
         .get<std::vector<TokenId>>();
   };
   const Json special = parse_json(
-      run_octet({"tokenize", "--model", tiny_llama, "--special", "--json", "<|im_end|>"}).out, "out");
+      run_octet({"tokenize", "--model", tiny_llama, "--special", "--json", "<|im_end|>"}).out,
+      "out");
   ASSERT_EQ(special["token_ids"].size(), 1u);
   const TokenId end = special["token_ids"][0];
   const std::vector<TokenId> honest = ids("hello");
@@ -251,8 +254,8 @@ TEST_F(CliTest, TokenizeAndBack) {
 }
 
 TEST_F(CliTest, InspectCountsWhatTheCacheCosts) {
-  const Json object = parse_json(
-      run_octet({"inspect", "--model", real_model_path(smollm2), "--json"}).out, "out");
+  const Json object =
+      parse_json(run_octet({"inspect", "--model", real_model_path(smollm2), "--json"}).out, "out");
   EXPECT_EQ(object["architecture"], "llama");
   EXPECT_EQ(object["parameters"], 134515008);
   EXPECT_EQ(object["geometry"]["layers"], 30);
@@ -274,9 +277,8 @@ TEST_F(CliTest, EvalKlReportsEveryPart) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += "The cache holds 128 tokens of the text. ";
   const std::string path = write("text", text);
-  const ProgramResult result =
-      run_octet({"eval", "kl", "--model", tiny_llama, "--text", path, "--context", "200",
-                 "--kv-cache-dtype", "fp8", "--json"});
+  const ProgramResult result = run_octet({"eval", "kl", "--model", tiny_llama, "--text", path,
+                                          "--context", "200", "--kv-cache-dtype", "fp8", "--json"});
   ASSERT_EQ(result.status, 0) << result.err;
   const Json report = parse_json(result.out, "out");
   EXPECT_EQ(report["tokens"], 200);
@@ -295,8 +297,9 @@ TEST_F(CliTest, EvalKlReportsEveryPart) {
 }
 
 TEST_F(CliTest, AClosedPipeEndsTheProgramWithoutASignal) {
-  const std::string command = "set -o pipefail; '" + std::string(OCTET_BINARY) + "' generate --model '" +
-                              tiny_llama + "' --prompt hello --max-tokens 100 --ignore-eos | head -c 1";
+  const std::string command = "set -o pipefail; '" + std::string(OCTET_BINARY) +
+                              "' generate --model '" + tiny_llama +
+                              "' --prompt hello --max-tokens 100 --ignore-eos | head -c 1";
   const int status = std::system(("bash -c \"" + command + "\" >/dev/null 2>&1").c_str());
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_TRUE(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 1) << WEXITSTATUS(status);

@@ -40,5 +40,10 @@ TEST(Printable, CutsLongTextBetweenCharacters) {
   EXPECT_EQ(printable("abc\xE2\x82\xAC!", 4), "'abc\xE2\x82\xAC' (and 1 bytes more)");
 }
 
+TEST(SingleLine, EscapesWithoutQuotesOrALimit) {
+  EXPECT_EQ(single_line("a\nb\x1B[2J"), "a\\x0ab\\x1b[2J");
+  EXPECT_EQ(single_line(std::string(500, 'x')), std::string(500, 'x'));
+}
+
 }  // namespace
 }  // namespace octet

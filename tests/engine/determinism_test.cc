@@ -26,7 +26,8 @@ class DeterminismTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DeterminismTest, LogitsAreTheSameBitsForAnyChunkAndThreads) {
   for (const char* file : {"llama_mixed", "llama_k_quants", "qwen2_biases"}) {
-    const std::shared_ptr<Model> model = open_model(data_path(std::string("models/") + file + ".gguf"));
+    const std::shared_ptr<Model> model =
+        open_model(data_path(std::string("models/") + file + ".gguf"));
     std::vector<TokenId> tokens;
     for (int i = 0; i < 600; ++i) {
       tokens.push_back(static_cast<TokenId>((i * 37 + 11) % model->config().vocabulary_size));
@@ -42,7 +43,8 @@ TEST_P(DeterminismTest, LogitsAreTheSameBitsForAnyChunkAndThreads) {
         for (const std::int64_t chunk : {1, 7, 64, 65, 512, 0}) {
           options.chunk = chunk;
           EXPECT_TRUE(same_bits(all_logits(model, tokens, options), expected))
-              << file << ", " << name_of(set) << ", chunk " << chunk << ", " << threads << " threads";
+              << file << ", " << name_of(set) << ", chunk " << chunk << ", " << threads
+              << " threads";
         }
       }
     }
@@ -105,8 +107,9 @@ TEST_P(DeterminismTest, AnAnswerIsTheSameAloneAndInABatchOfEight) {
   const std::vector<TokenId> text = sample_tokens(400);
   std::vector<GenerateRequest> requests;
   for (std::size_t i = 0; i < 8; ++i) {
-    const std::vector<TokenId> prompt(text.begin() + static_cast<std::ptrdiff_t>(i * 7),
-                                      text.begin() + static_cast<std::ptrdiff_t>(i * 7 + 1 + i * 40));
+    const std::vector<TokenId> prompt(
+        text.begin() + static_cast<std::ptrdiff_t>(i * 7),
+        text.begin() + static_cast<std::ptrdiff_t>(i * 7 + 1 + i * 40));
     requests.push_back(request_of(prompt, 8, i % 2 == 0 ? 0.0f : 0.9f));
   }
   const auto make_engine = [&](int threads, std::int64_t chunk, std::int64_t rows) {

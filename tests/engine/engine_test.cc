@@ -32,7 +32,8 @@ class EngineTest : public ::testing::Test {
   GenerateRequest request(int seed, std::size_t length, std::int64_t max_tokens) const {
     GenerateRequest made;
     for (std::size_t i = 0; i < length; ++i) {
-      made.prompt.push_back(static_cast<TokenId>((static_cast<std::size_t>(seed) * 101 + i * 17) % 300));
+      made.prompt.push_back(
+          static_cast<TokenId>((static_cast<std::size_t>(seed) * 101 + i * 17) % 300));
     }
     made.sampling.max_tokens = max_tokens;
     made.sampling.ignore_eos = true;

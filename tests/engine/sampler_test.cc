@@ -25,7 +25,8 @@ std::vector<double> shares(std::span<const float> logits, const SamplingParams& 
 }
 
 // log of 0.4, 0.3, 0.2 and 0.1, in another order.
-const std::array<float, 4> logits = {std::log(0.2f), std::log(0.4f), std::log(0.1f), std::log(0.3f)};
+const std::array<float, 4> logits = {std::log(0.2f), std::log(0.4f), std::log(0.1f),
+                                     std::log(0.3f)};
 
 TEST(Sampler, GreedyTakesTheHighestAndTheLowestIdAmongEquals) {
   Sampler sampler;

@@ -1,5 +1,6 @@
 // Broken GGUF files: each is refused with one sentence that names the file and what is wrong in it.
 #include <chrono>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -443,6 +444,39 @@ TEST(GgufHostile, WhatIsNoRegularFile) {
 
   for (const std::string& path : {fifo, loop, empty, locked, cut}) ::unlink(path.c_str());
   EXPECT_EQ(::rmdir(folder.c_str()), 0);
+}
+
+TEST(GgufHostile, ALargeVocabularyOpensQuickly) {
+  std::vector<std::string> tokens;
+  std::vector<std::string> merges;
+  for (int index = 0; index < 262'144; ++index) tokens.push_back(fmt::format("token{}", index));
+  for (int index = 0; index < 500'000; ++index) merges.push_back(fmt::format("a{} b", index));
+  GgufWriter writer;
+  writer.add_array("tokenizer.ggml.tokens", tokens).add_array("tokenizer.ggml.merges", merges);
+  const std::vector<std::byte> bytes = writer.bytes();
+  const auto start = std::chrono::steady_clock::now();
+  const auto file = GgufFile::from_bytes(bytes, "model.gguf");
+  EXPECT_EQ(file->require_strings("tokenizer.ggml.tokens"), tokens);
+  EXPECT_EQ(file->require_strings("tokenizer.ggml.merges"), merges);
+  // About 30 ms; the bound leaves room for sanitizers and a busy machine.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+// The fuzzer's seeds, and inputs that broke something once.
+TEST(GgufHostile, TheFuzzersCorpus) {
+  int opened = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(OCTET_SOURCE_ROOT "/tests/fuzz/corpus/gguf")) {
+    SCOPED_TRACE(entry.path().filename().string());
+    try {
+      walk(*GgufFile::open(entry.path().string()));
+      ++opened;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).rfind(entry.path().string() + ": ", 0), 0u)
+          << error.what();
+    }
+  }
+  EXPECT_GE(opened, 5);  // gguf_fuzz_corpus writes five whole files
 }
 
 TEST(GgufHostile, APathWithANulByte) {

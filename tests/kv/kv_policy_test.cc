@@ -70,8 +70,8 @@ TEST(KvPolicy, AutoIsBfloat16AndSaysWhy) {
 }
 
 TEST(KvPolicy, UnknownWordsAreNamedWithTheValidOnes) {
-  for (const char* dtype : {"fp9", "", "fp8:", ":fp8", "fp8:fp8:fp8", "FP8", "auto:fp8", "fp8_e5m2",
-                            "nvfp4"}) {
+  for (const char* dtype :
+       {"fp9", "", "fp8:", ":fp8", "fp8:fp8:fp8", "FP8", "auto:fp8", "fp8_e5m2", "nvfp4"}) {
     const std::string message = message_of(dtype);
     EXPECT_NE(message.find("--kv-cache-dtype"), std::string::npos) << dtype << ": " << message;
     EXPECT_NE(message.find("bfloat16"), std::string::npos) << dtype << ": " << message;

@@ -13,7 +13,8 @@ namespace {
 
 // Two groups of unlike page sizes: three windowed layers of head_dim 16 and one full one of 64.
 KvLayout mixed_layout() {
-  const std::vector<KvLayerGeometry> geometry = {{1, 16, 128}, {2, 64, 0}, {1, 16, 128}, {1, 16, 128}};
+  const std::vector<KvLayerGeometry> geometry = {
+      {1, 16, 128}, {2, 64, 0}, {1, 16, 128}, {1, 16, 128}};
   return KvLayout(geometry, make_kv_policy({.dtype = "bfloat16", .scales = "auto"}, 4));
 }
 

@@ -1,6 +1,4 @@
 // Model files that are well-formed GGUF and yet no model: each is refused by name.
-#include <unistd.h>
-
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -8,6 +6,7 @@
 #include <map>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "models/model.h"
@@ -37,17 +36,13 @@ class TinyModel {
     set("llama.attention.head_count_kv", std::uint32_t{2});
     set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
     set("llama.rope.freq_base", 10000.0f);
-    tensors = {{"token_embd.weight", {vocabulary, hidden}},
-               {"output_norm.weight", {hidden}},
-               {"blk.0.attn_norm.weight", {hidden}},
-               {"blk.0.attn_q.weight", {32, hidden}},
-               {"blk.0.attn_k.weight", {16, hidden}},
-               {"blk.0.attn_v.weight", {16, hidden}},
-               {"blk.0.attn_output.weight", {hidden, 32}},
-               {"blk.0.ffn_norm.weight", {hidden}},
-               {"blk.0.ffn_gate.weight", {inner, hidden}},
-               {"blk.0.ffn_up.weight", {inner, hidden}},
-               {"blk.0.ffn_down.weight", {hidden, inner}}};
+    tensors = {
+        {"token_embd.weight", {vocabulary, hidden}}, {"output_norm.weight", {hidden}},
+        {"blk.0.attn_norm.weight", {hidden}},        {"blk.0.attn_q.weight", {32, hidden}},
+        {"blk.0.attn_k.weight", {16, hidden}},       {"blk.0.attn_v.weight", {16, hidden}},
+        {"blk.0.attn_output.weight", {hidden, 32}},  {"blk.0.ffn_norm.weight", {hidden}},
+        {"blk.0.ffn_gate.weight", {inner, hidden}},  {"blk.0.ffn_up.weight", {inner, hidden}},
+        {"blk.0.ffn_down.weight", {hidden, inner}}};
   }
 
   template <typename T>
@@ -86,9 +81,7 @@ class TinyModel {
   }
 };
 
-TEST(HostileModels, TheUnbrokenOneLoads) {
-  EXPECT_EQ(TinyModel().load()->config().head_dim, 8);
-}
+TEST(HostileModels, TheUnbrokenOneLoads) { EXPECT_EQ(TinyModel().load()->config().head_dim, 8); }
 
 TEST(HostileModels, EveryMissingTensorIsNamed) {
   const TinyModel whole;
@@ -176,8 +169,8 @@ TEST(HostileModels, UnknownFamiliesAndUnusedTensorsAreNamed) {
   TinyModel unknown;
   unknown.set("general.architecture", std::string("mamba"));
   unknown.expect_refused("mamba");
-  for (const char* name : {"blk.0.attn_q.bias", "blk.0.attn_q_norm.weight", "blk.1.attn_norm.weight",
-                           "blk.0.attn_output.bias", "surprise"}) {
+  for (const char* name : {"blk.0.attn_q.bias", "blk.0.attn_q_norm.weight",
+                           "blk.1.attn_norm.weight", "blk.0.attn_output.bias", "surprise"}) {
     TinyModel unused;
     unused.tensors[name] = {hidden};
     unused.expect_refused(name);

@@ -1,5 +1,5 @@
-// Small random checkpoints of each family against an independent forward (tools/oracle/README.md says
-// how the answers were made, and that transformers agrees with them).
+// Small random checkpoints of each family against an independent forward (tools/oracle/README.md
+// says how the answers were made, and that transformers agrees with them).
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -58,8 +58,8 @@ TEST_P(RandomModelTest, LogitsAreTheOraclesInFloat32) {
   }
 }
 
-// A rounded cache moves logits by far more than two honest engines differ on the same rounding: both
-// round the same values, but for a few that lie next to a tie.
+// A rounded cache moves logits by far more than two honest engines differ on the same rounding:
+// both round the same values, but for a few that lie next to a tie.
 TEST_P(RandomModelTest, EachCachePolicyMovesLogitsAsTheOracles) {
   const TestOptions exact;
   for (const Json& policy : answers_["kv_policies"]) {

@@ -91,9 +91,9 @@ TEST(SmolLm2Divergence, EachCachePolicyKeepsItsPromise) {
 
 // The arithmetic that --dtype auto picks on this machine, against float32 with the same cache.
 TEST(SmolLm2Divergence, BfloatArithmeticStaysUnderEightBitActivations) {
-  const std::shared_ptr<Model> model = open_model(real_model_path("SmolLM2-135M-Instruct.Q4_1.gguf"));
-  const auto tokens =
-      read_json("goldens/smollm2_sample.json")["ids"].get<std::vector<TokenId>>();
+  const std::shared_ptr<Model> model =
+      open_model(real_model_path("SmolLM2-135M-Instruct.Q4_1.gguf"));
+  const auto tokens = read_json("goldens/smollm2_sample.json")["ids"].get<std::vector<TokenId>>();
   TestOptions options;
   const auto length = static_cast<std::int64_t>(tokens.size());
   EngineCore reference(model, engine_options(options, length));

@@ -44,8 +44,8 @@ class PagedCache {
     std::int64_t pages = 0;
     for (const std::int64_t length : lengths) pages += (length + page_tokens - 1) / page_tokens;
     pool_ = std::make_unique<PagePool>(
-        layout, static_cast<std::size_t>(std::max<std::int64_t>(pages, 1)) *
-                    PagePool::slab_bytes(layout));
+        layout,
+        static_cast<std::size_t>(std::max<std::int64_t>(pages, 1)) * PagePool::slab_bytes(layout));
     std::memset(pool_->arena().data(), 0x7F, pool_->arena().size());
     for (std::size_t i = 0; i < lengths.size(); ++i) tables_.emplace_back(*pool_);
     for (std::int64_t tokens = page_tokens;; tokens += page_tokens) {

@@ -1,17 +1,17 @@
 // Runs the octet program and collects what it prints.
 #pragma once
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace octet {
 

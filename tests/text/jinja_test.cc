@@ -1,11 +1,13 @@
 // The template language against the jinja2 package: tools/oracle/template_cases.py made the cases.
 #include <ctime>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/parser.h"
 #include "text/jinja_values.h"
@@ -13,10 +15,11 @@
 namespace octet::jinja {
 namespace {
 
-nlohmann::ordered_json read_cases(const std::string& name) {
+Json read_cases(const std::string& name) {
   std::ifstream file(std::string(OCTET_TEST_DATA) + "/templates/" + name + ".json");
   EXPECT_TRUE(file.is_open()) << name;
-  return nlohmann::ordered_json::parse(file);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return parse_json(text, name);
 }
 
 // The clock of the cases: Sunday, 9 March 2025, 14:05:07.
@@ -38,7 +41,7 @@ std::string render_text(const std::string& source, const Variables& variables) {
 }
 
 TEST(JinjaTest, FeaturesRenderAsJinja2Does) {
-  const nlohmann::ordered_json data = read_cases("features");
+  const Json data = read_cases("features");
   const Variables variables = to_variables(data["variables"]);
   int rendered = 0;
   for (const auto& item : data["cases"]) {
@@ -55,7 +58,7 @@ TEST(JinjaTest, FeaturesRenderAsJinja2Does) {
 }
 
 TEST(JinjaTest, WhatJinja2RefusesIsAnErrorWithItsPlace) {
-  const nlohmann::ordered_json data = read_cases("features");
+  const Json data = read_cases("features");
   const Variables variables = to_variables(data["variables"]);
   int refused = 0;
   for (const auto& item : data["cases"]) {
@@ -78,7 +81,7 @@ TEST(JinjaTest, WhatJinja2RefusesIsAnErrorWithItsPlace) {
 class ModelTemplateTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(ModelTemplateTest, ConversationsRenderAsJinja2Does) {
-  const nlohmann::ordered_json data = read_cases(GetParam());
+  const Json data = read_cases(GetParam());
   const Program program = parse(data["template"].get<std::string>());
   int rendered = 0;
   for (const auto& item : data["cases"]) {

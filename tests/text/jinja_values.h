@@ -5,13 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "core/json.h"
 #include "text/jinja/interpreter.h"
 
 namespace octet::jinja {
 
-inline Value to_value(const nlohmann::ordered_json& json, bool literal = false) {
+inline Value to_value(const Json& json, bool literal = false) {
   if (json.is_boolean()) return Value::boolean(json.get<bool>());
   if (json.is_number_integer()) return Value::integer(json.get<std::int64_t>());
   if (json.is_number()) return Value::floating(json.get<double>());
@@ -31,7 +30,7 @@ inline Value to_value(const nlohmann::ordered_json& json, bool literal = false) 
   return Value::none();
 }
 
-inline Variables to_variables(const nlohmann::ordered_json& json, bool literal = false) {
+inline Variables to_variables(const Json& json, bool literal = false) {
   Variables variables;
   for (const auto& [name, value] : json.items()) {
     variables.emplace_back(name, to_value(value, literal));

@@ -1,11 +1,9 @@
-// Vocabularies and test data for the tests of the tokenizer.
+// A small vocabulary for the tests of the tokenizer, and what they share.
 #pragma once
 
-#include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "text/byte_level.h"
@@ -13,13 +11,6 @@
 #include "text/unicode.h"
 
 namespace octet {
-
-inline nlohmann::json read_test_data(const std::string& name) {
-  const std::string path = std::string(OCTET_TEST_DATA) + "/text/" + name;
-  std::ifstream file(path);
-  EXPECT_TRUE(file.is_open()) << "cannot read " << path;
-  return nlohmann::json::parse(file);
-}
 
 // The 256 bytes as tokens 0 to 255, what merging "h e", "l l", "he ll" and "hell o" gives (256 to
 // 259), then <|im_end|> 260 and <|im_start|> 261 (control) and <tool> 262 (user-defined).

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-#include "text/tokenizer_fixtures.h"
+#include "text/frozen_cases.h"
 
 namespace octet {
 namespace {
@@ -13,7 +13,7 @@ std::string nfc(std::string_view text) {
 }
 
 TEST(NormalizeNfc, EqualsTheTokenizersPackage) {
-  const auto data = read_test_data("pieces.json");
+  const auto data = read_frozen_cases("pieces.json");
   int changed = 0;
   for (const auto& one : data.at("cases")) {
     const std::string text = one.at("text");

@@ -8,6 +8,9 @@
 namespace octet {
 
 // gate, up, y: [rows, width] float32, contiguous; y may be gate or up.
+// Relative error at most 5 x 2^-24 (the exponential's 2, then a sum, a quotient and a product);
+// where gate < -88.7 the result is 0, off by at most 2^-121 |up|. An element's bits do not depend
+// on its position or on rows. Throws Error{internal} for negative extents and missing arrays.
 struct SwigluArgs {
   const float* gate = nullptr;
   const float* up = nullptr;

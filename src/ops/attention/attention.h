@@ -13,7 +13,8 @@ namespace octet {
 // over the keys j at or before the row's position, or the last `window` of them.
 //   query, output: [rows, query_heads, head_dim] float32, row strides in elements; query after rope
 //   layer: the layer's runs; the keys and values of all rows must have been written (kv_write)
-//   query_heads: a multiple of the layer's KV heads; head_dim: a multiple of 8, at most max_head_dim
+//   query_heads: a multiple of the layer's KV heads; head_dim: a multiple of 8, at most
+//   max_head_dim
 //
 // Determinism: keys are taken in tiles of one page, tiles in chunks of `attention_chunk_tokens` at
 // absolute positions; within a chunk an online softmax runs over its tiles in ascending order, and

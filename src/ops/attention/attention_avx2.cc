@@ -1,7 +1,7 @@
 // AVX2, FMA and F16C. Sixteen registers hold 12 accumulators, two vectors of B and one factor of A.
-#include <immintrin.h>
-
 #include <cstring>
+
+#include <immintrin.h>
 
 #include "ops/attention/attention_kernels.h"
 #include "ops/cpu/vector_exp_avx2.h"
@@ -11,8 +11,8 @@ namespace octet {
 namespace {
 
 // e4m3 as binary16 / 2^8: sign extension leaves the sign in bits 15 and 14, the shift puts exponent
-// and mantissa in binary16's place and the mask clears bit 14. Exact, subnormals included. e4m3's NaN
-// would read as 480, so its codes are set to a binary16 NaN.
+// and mantissa in binary16's place and the mask clears bit 14. Exact, subnormals included. e4m3's
+// NaN would read as 480, so its codes are set to a binary16 NaN.
 inline __m256i e4m3_to_half(__m128i codes) {
   const __m128i magnitude_mask = _mm_set1_epi8(0x7F);
   const __m128i nan = _mm_cmpeq_epi8(_mm_and_si128(codes, magnitude_mask), magnitude_mask);
@@ -35,8 +35,7 @@ void decode_fp8(const std::byte* stored, std::int64_t count, float* out) {
   if (i < count) {
     const __m256i half =
         e4m3_to_half(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(stored + i)));
-    _mm256_storeu_ps(
-        out + i, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), scale));
+    _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), scale));
   }
 }
 
@@ -101,9 +100,8 @@ void multiply_block(const float* a, std::ptrdiff_t a_stride, const float* b,
 }
 
 template <int Rows, int Vectors>
-void multiply_rows(const float* a, std::ptrdiff_t a_stride, const float* b,
-                   std::ptrdiff_t b_stride, float* c, std::ptrdiff_t c_stride, const float* scale,
-                   int depth, int columns) {
+void multiply_rows(const float* a, std::ptrdiff_t a_stride, const float* b, std::ptrdiff_t b_stride,
+                   float* c, std::ptrdiff_t c_stride, const float* scale, int depth, int columns) {
   int n = 0;
   for (; n + 8 * Vectors <= columns; n += 8 * Vectors) {
     multiply_block<Rows, Vectors>(a, a_stride, b + n, b_stride, c + n, c_stride, scale, depth);

@@ -30,7 +30,9 @@ struct SoftmaxState {
     return static_cast<std::size_t>(rows) * (static_cast<std::size_t>(head_dim) + 2);
   }
   SoftmaxState(float* memory, int rows, int head_dim)
-      : maximum(memory), sum(memory + rows), output(memory + 2 * static_cast<std::ptrdiff_t>(rows)) {
+      : maximum(memory),
+        sum(memory + rows),
+        output(memory + 2 * static_cast<std::ptrdiff_t>(rows)) {
     std::fill_n(maximum, rows, minus_infinity);
     std::fill_n(memory + rows, floats(rows, head_dim) - static_cast<std::size_t>(rows), 0.0f);
   }
@@ -126,7 +128,9 @@ class BlockRunner {
     float* sum;
     float* output;
     SoftmaxStateView(float* memory, int rows)
-        : maximum(memory), sum(memory + rows), output(memory + 2 * static_cast<std::ptrdiff_t>(rows)) {}
+        : maximum(memory),
+          sum(memory + rows),
+          output(memory + 2 * static_cast<std::ptrdiff_t>(rows)) {}
   };
 
   std::int64_t source_row(int row) const {
@@ -153,7 +157,8 @@ class BlockRunner {
   }
 
   // float32 pages are used as they lie.
-  const float* load_tile(KvDtype dtype, const std::byte* stored, std::int64_t count, float* buffer) {
+  const float* load_tile(KvDtype dtype, const std::byte* stored, std::int64_t count,
+                         float* buffer) {
     if (dtype == KvDtype::float32) return reinterpret_cast<const float*>(stored);
     kernels_.decode(dtype, stored, count, buffer);
     return buffer;
@@ -180,7 +185,8 @@ class BlockRunner {
                                     static_cast<std::int64_t>(tokens) * head_dim_, values_);
     load_scales(policy.key, bytes + run_.key_scale_offset, args_.softmax_scale, key_scales_);
     const bool scaled_values = policy.value.scales == KvScales::dynamic;
-    if (scaled_values) load_scales(policy.value, bytes + run_.value_scale_offset, 1.0f, value_scales_);
+    if (scaled_values)
+      load_scales(policy.value, bytes + run_.value_scale_offset, 1.0f, value_scales_);
 
     kernels_.multiply(query_, head_dim_, keys, page_tokens, scores_, page_tokens, nullptr, rows_,
                       head_dim_, page_tokens);
@@ -216,7 +222,8 @@ class BlockRunner {
 
   void write_output(const SoftmaxState& total) {
     for (int row = 0; row < rows_; ++row) {
-      float* out = args_.output + source_row(row) * args_.output_stride + source_head(row) * head_dim_;
+      float* out =
+          args_.output + source_row(row) * args_.output_stride + source_head(row) * head_dim_;
       const float* from = total.output + static_cast<std::ptrdiff_t>(row) * head_dim_;
       for (int i = 0; i < head_dim_; ++i) out[i] = from[i] / total.sum[row];
     }
@@ -252,8 +259,7 @@ std::vector<Block> make_blocks(const AttentionArgs& args) {
     for (std::int32_t row = 0; row < sequence.rows; row += most_tokens) {
       const std::int32_t tokens = std::min(most_tokens, sequence.rows - row);
       const std::int32_t first = sequence.first_position + row;
-      const std::int32_t seen =
-          geometry.window == 0 ? 0 : std::max(first - geometry.window + 1, 0);
+      const std::int32_t seen = geometry.window == 0 ? 0 : std::max(first - geometry.window + 1, 0);
       for (int head = 0; head < geometry.kv_heads; ++head) {
         Block block;
         block.sequence = &sequence;
@@ -288,7 +294,8 @@ float* thread_scratch(std::size_t floats) {
 
 void run_whole_blocks(const OpContext& context, const AttentionArgs& args,
                       const AttentionKernels& kernels, const std::vector<Block>& blocks) {
-  // The last blocks of a prompt see the most keys: start with them, so that none is left at the end.
+  // The last blocks of a prompt see the most keys: start with them, so that none is left at the
+  // end.
   const auto count = static_cast<std::int64_t>(blocks.size());
   context.pool->parallel_for(count, [&](std::int64_t index, int) {
     BlockRunner runner(args, kernels, blocks[static_cast<std::size_t>(count - 1 - index)]);

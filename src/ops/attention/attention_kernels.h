@@ -28,9 +28,10 @@ struct AttentionKernels {
   void (*multiply)(const float* a, int a_stride, const float* b, int b_stride, float* c,
                    int c_stride, const float* scale, int rows, int depth, int columns);
 
-  // One step of the online softmax: weights p_j = exp(s_j - m) with m the new running maximum, times
-  // the value's scale; sum = sum * alpha + sum_j p_j. Returns alpha = exp(old m - m), by which the
-  // row's output must be scaled. Keys outside [first, last) get weight 0 and are not read.
+  // One step of the online softmax: weights p_j = exp(s_j - m) with m the new running maximum,
+  // times the value's scale; sum = sum * alpha + sum_j p_j. Returns alpha = exp(old m - m), by
+  // which the row's output must be scaled. Keys outside [first, last) get weight 0 and are not
+  // read.
   float (*softmax_tile)(const SoftmaxTile& tile);
 
   // exp with the same bits as in softmax_tile.

@@ -42,8 +42,7 @@ void decode(KvDtype dtype, const std::byte* stored, std::int64_t count, float* o
         }
         return table;
       }();
-      decode_each<std::uint8_t>(stored, count, out,
-                                [](std::uint8_t code) { return values[code]; });
+      decode_each<std::uint8_t>(stored, count, out, [](std::uint8_t code) { return values[code]; });
       return;
     }
     case KvDtype::int8:
@@ -89,8 +88,7 @@ float softmax_tile(const SoftmaxTile& tile) {
     const bool seen = j >= tile.first && j < tile.last;
     const float weight = seen ? portable_exp(tile.scores[j] - maximum) : 0.0f;
     sum += weight;
-    tile.scores[j] =
-        seen && tile.value_scales != nullptr ? weight * tile.value_scales[j] : weight;
+    tile.scores[j] = seen && tile.value_scales != nullptr ? weight * tile.value_scales[j] : weight;
   }
   *tile.maximum = maximum;
   *tile.sum = *tile.sum * alpha + sum;

@@ -10,7 +10,8 @@ namespace octet {
 
 // y[m] = table[tokens[m]], decoded to float32.
 //   table: [vocabulary, width], any DataType; tokens: [rows], each in [0, vocabulary), otherwise
-//   Error{internal}; y: [rows, width], contiguous.
+//   Error{internal}; y: [rows, width], contiguous. Nothing is written where an argument does not
+//   fit (Error{internal}).
 struct EmbeddingArgs {
   const TensorView* table = nullptr;
   const std::int32_t* tokens = nullptr;

@@ -1,6 +1,7 @@
 #include "ops/linear/linear.h"
 
 #include "core/error.h"
+#include "ops/cpu/dispatch.h"
 #include "ops/linear/linear_cpu.h"
 
 namespace octet {
@@ -37,22 +38,19 @@ void validate(const LinearArgs& args) {
   }
 }
 
+const LinearKernels& kernels_for(InstructionSet set) {
+  if (set == InstructionSet::portable) return linear_kernels_portable();
+  if constexpr (has_avx2_kernels) {
+    if (set == InstructionSet::avx2) return linear_kernels_avx2();
+  }
+  throw_no_kernel("linear", set);
+}
+
 }  // namespace
 
 void linear(const OpContext& context, const LinearArgs& args) {
   validate(args);
-  switch (context.instruction_set) {
-    case InstructionSet::portable:
-      return linear_cpu(context, linear_kernels_portable(), args);
-    case InstructionSet::avx2:
-#if defined(__x86_64__)
-      return linear_cpu(context, linear_kernels_avx2(), args);
-#else
-      break;
-#endif
-  }
-  throw_error(ErrorKind::internal, "linear: no kernels for instruction set {}",
-              name_of(context.instruction_set));
+  linear_cpu(context, kernels_for(context.instruction_set), args);
 }
 
 }  // namespace octet

@@ -58,8 +58,6 @@ struct LinearKernels {
 inline constexpr int max_outputs_per_multiply = 48;
 
 const LinearKernels& linear_kernels_portable();
-#if defined(__x86_64__)
-const LinearKernels& linear_kernels_avx2();
-#endif
+const LinearKernels& linear_kernels_avx2();  // x86-64 builds alone (ops/cpu/dispatch.h)
 
 }  // namespace octet

@@ -10,7 +10,8 @@ namespace octet {
 // y[m][i] = x[m][i] / sqrt(mean_i(x[m][i]^2) + epsilon) * weight[i]
 //   x, y: [rows, width] float32, contiguous; y may be x.  weight: [width] float32.
 // With `residual`: first residual[m][i] += x[m][i], and the norm is of the sum (x is not written).
-// A row's sum runs in an order that depends on `width` alone.
+// A row's sum runs in an order that depends on `width` alone. Throws Error{internal} for negative
+// extents and missing arrays.
 struct RmsNormArgs {
   const float* x = nullptr;
   float* residual = nullptr;
@@ -21,6 +22,7 @@ struct RmsNormArgs {
   float epsilon = 0;
 };
 void rms_norm(const OpContext& context, const RmsNormArgs& args);
+// In double precision. Adds nothing to the residual: it gives y for the args before rms_norm() ran.
 void rms_norm_reference(const RmsNormArgs& args, double* y);
 
 }  // namespace octet

@@ -23,7 +23,8 @@ struct RopeFrequencies {
   // Radians per position of each rotated pair, computed in double: [rotary_dim / 2].
   std::vector<double> inverse;
 };
-// inverse[i] = theta^(-2 i / rotary_dim), scaled.
+// inverse[i] = theta^(-2 i / rotary_dim), scaled. Throws Error{bad_input} for values that come from
+// a broken file: a base or factor that is not positive and finite, an odd rotary_dim.
 RopeFrequencies rope_frequencies(double theta, int rotary_dim,
                                  const std::optional<Llama3RopeScaling>& scaling);
 

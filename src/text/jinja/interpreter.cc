@@ -68,6 +68,7 @@ Interpreter::Flow Interpreter::execute_node(const TextStatement& node) {
 
 Interpreter::Flow Interpreter::execute_node(const OutputStatement& node) {
   const Value value = evaluate(*node.value);
+  position_ = node.value->position;
   append_str(*out_, value);
   return Flow::normal;
 }

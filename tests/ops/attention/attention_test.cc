@@ -31,7 +31,8 @@ class Fixture {
       first_row += length;
     }
     const auto tokens = static_cast<std::size_t>(first_row);
-    const std::size_t kv_width = static_cast<std::size_t>(problem.shape.kv_heads * problem.shape.head_dim);
+    const std::size_t kv_width =
+        static_cast<std::size_t>(problem.shape.kv_heads * problem.shape.head_dim);
     query_ = random_floats(tokens * query_width(), 11);
     context_.pool = &pool_;
     cache_.write(context_, random_floats(tokens * kv_width, 12),
@@ -57,8 +58,8 @@ class Fixture {
     return made;
   }
 
-  // Runs the given rows (first_row indexes all tokens) and returns an output of all tokens, NaN where
-  // no row was asked for.
+  // Runs the given rows (first_row indexes all tokens) and returns an output of all tokens, NaN
+  // where no row was asked for.
   std::vector<float> run(InstructionSet set, const std::vector<SequenceRows>& rows) {
     std::vector<float> output(query_.size(), std::nanf(""));
     context_.instruction_set = set;
@@ -98,8 +99,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 std::vector<Problem> problems() {
   std::vector<Problem> list;
-  for (const char* dtype : {"float32", "float16", "bfloat16", "fp8", "int8", "int8:fp8", "fp8:int8",
-                            "float32:fp8"}) {
+  for (const char* dtype :
+       {"float32", "float16", "bfloat16", "fp8", "int8", "int8:fp8", "fp8:int8", "float32:fp8"}) {
     list.push_back({{2, 64, 0, dtype, "auto"}, 6, {1, 63, 64, 65, 130}});
   }
   list.push_back({{1, 64, 0, "fp8", "unit"}, 1, {129}});
@@ -110,7 +111,8 @@ std::vector<Problem> problems() {
   list.push_back({{1, 64, 1, "fp8", "auto"}, 2, {80}});
   list.push_back({{1, 64, 64, "int8:fp8", "auto"}, 2, {1100}});
   list.push_back({{1, 512, 0, "fp8", "auto"}, 2, {90}});
-  list.push_back({{1, 16, 0, "float32", "auto"}, 120, {70}});  // more query heads than a block's rows
+  list.push_back(
+      {{1, 16, 0, "float32", "auto"}, 120, {70}});  // more query heads than a block's rows
   return list;
 }
 
@@ -147,9 +149,11 @@ TEST_P(AttentionTest, SameBitsAloneInABatchInChunksAndOnAnyThreads) {
         if (chunk < 64) continue;
         for (const SequenceRows& part : rows) {
           const std::vector<float> alone = fixture.run(GetParam(), {part});
-          const std::size_t first = static_cast<std::size_t>(part.first_row) * fixture.query_width();
+          const std::size_t first =
+              static_cast<std::size_t>(part.first_row) * fixture.query_width();
           const std::size_t count = static_cast<std::size_t>(part.rows) * fixture.query_width();
-          ASSERT_EQ(std::memcmp(&alone[first], &expected[first], count * sizeof(float)), 0) << chunk;
+          ASSERT_EQ(std::memcmp(&alone[first], &expected[first], count * sizeof(float)), 0)
+              << chunk;
         }
       }
     }
@@ -165,7 +169,8 @@ TEST_P(AttentionTest, ASplitContextGivesTheBitsOfAWholeOne) {
       Fixture fixture(problem, threads);
       const SequenceRows last = {4999, 1, 4999, fixture.all_rows()[0].pages};
       std::vector<float> output = fixture.run(GetParam(), {last});
-      output.erase(output.begin(), output.end() - static_cast<std::ptrdiff_t>(fixture.query_width()));
+      output.erase(output.begin(),
+                   output.end() - static_cast<std::ptrdiff_t>(fixture.query_width()));
       if (threads == 1) expected = output;
       EXPECT_TRUE(same_bits(output, expected)) << dtype << " on " << threads << " threads";
       EXPECT_FALSE(std::isnan(output[0]));
@@ -177,8 +182,8 @@ TEST_P(AttentionTest, ASplitContextGivesTheBitsOfAWholeOne) {
 TEST_P(AttentionTest, LargeScoresStayFinite) {
   ThreadPool pool(1);
   OpContext context{&pool, GetParam()};
-  PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "float32", .scales = "auto"},
-                   {100});
+  PagedCache cache(
+      {.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "float32", .scales = "auto"}, {100});
   std::vector<float> key(100 * 8, 0.0f);
   std::vector<float> value(100 * 8, 0.0f);
   key[0] = 1000.0f;

@@ -31,7 +31,8 @@ StoredRow read_back(const KvLayerView& layer, PageId page, int head, int token, 
   const std::byte* elements = bytes + (key ? run.key_offset : run.value_offset);
   StoredRow row;
   for (int i = 0; i < run.head_dim; ++i) {
-    const int index = order == KvOrder::token_major ? token * run.head_dim + i : i * page_tokens + token;
+    const int index =
+        order == KvOrder::token_major ? token * run.head_dim + i : i * page_tokens + token;
     const std::byte* at = elements + static_cast<std::size_t>(index) * bytes_of(side.dtype);
     std::uint16_t half = 0;
     float value = 0;
@@ -73,8 +74,8 @@ class KvWriteTest : public ::testing::TestWithParam<std::string> {};
 TEST_P(KvWriteTest, RowsComeBackWithinTheFormatsRounding) {
   ThreadPool pool(2);
   const OpContext context{&pool};
-  const CacheShape shape{.kv_heads = 3, .head_dim = 48, .window = 0, .dtype = GetParam(),
-                         .scales = "auto"};
+  const CacheShape shape{
+      .kv_heads = 3, .head_dim = 48, .window = 0, .dtype = GetParam(), .scales = "auto"};
   PagedCache cache(shape, {200, 70});
   const std::size_t width = 3 * 48;
   const std::vector<float> key = random_floats(110 * width, 1, 3.0f);
@@ -90,8 +91,8 @@ TEST_P(KvWriteTest, RowsComeBackWithinTheFormatsRounding) {
       const int position = sequence.first_position + r;
       for (int head = 0; head < 3; ++head) {
         for (const bool is_key : {true, false}) {
-          const KvSidePolicy side = is_key ? cache.layer().group->run.policy.key
-                                           : cache.layer().group->run.policy.value;
+          const KvSidePolicy side =
+              is_key ? cache.layer().group->run.policy.key : cache.layer().group->run.policy.value;
           std::vector<float> wanted(48);
           std::memcpy(wanted.data(),
                       (is_key ? key : value).data() +
@@ -140,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, KvWriteTest,
 TEST(KvWrite, UnitScalesSaturateAndAreCounted) {
   ThreadPool pool(1);
   const OpContext context{&pool};
-  PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "fp8", .scales = "unit"}, {1});
+  PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "fp8", .scales = "unit"},
+                   {1});
   const std::vector<float> key = {448, 449, -1e9f, 1, 464, -448, 0, 0.001f};
   const std::vector<float> value = {0, 0, 0, 0, 0, 0, 0, 500};
   KvWriteCounters counters;
@@ -154,7 +156,8 @@ TEST(KvWrite, NonFiniteElementsAreCountedAndSpoilNoScale) {
   ThreadPool pool(1);
   const OpContext context{&pool};
   for (const char* dtype : {"fp8", "int8"}) {
-    PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = dtype, .scales = "auto"}, {1});
+    PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = dtype, .scales = "auto"},
+                     {1});
     const std::vector<float> key(8, 0.0f);
     const std::vector<float> value = {1, nan, infinity, -infinity, 2, 0, -2, 1};
     KvWriteCounters counters;
@@ -190,12 +193,13 @@ TEST(KvWrite, AnAllZeroRowHasScaleOne) {
   }
 }
 
-// Values near the smallest float: the scale stays a normal number and the row comes back as zeros or
-// within a step of it.
+// Values near the smallest float: the scale stays a normal number and the row comes back as zeros
+// or within a step of it.
 TEST(KvWrite, TinyRowsKeepAUsableScale) {
   ThreadPool pool(1);
   const OpContext context{&pool};
-  PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "int8", .scales = "auto"}, {1});
+  PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "int8", .scales = "auto"},
+                   {1});
   const std::vector<float> tiny(8, 1e-44f);
   cache.write(context, tiny, tiny, {cache.rows(0, 0, 1, 0)});
   const StoredRow row = read_back(cache.layer(), cache.pages(0)[0], 0, 0, false);
