@@ -65,9 +65,8 @@ __device__ __forceinline__ void fence_async_shared() {
 
 // --- Barrier 1..15 among `threads` threads of the block.
 
-template <int barrier, int threads>
-__device__ __forceinline__ void named_barrier() {
-  asm volatile("bar.sync %0, %1;" ::"n"(barrier), "n"(threads) : "memory");
+__device__ __forceinline__ void named_barrier(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
 // --- wgmma: four warps multiply a 64-row A by a B of 8 n columns, both in shared memory, both with

@@ -24,12 +24,12 @@ struct DecodeSm90Shape {
 // one launch after the other on one stream.
 class DecodeSm90Workspace {
  public:
-  // Asks the device how many blocks it holds at once. Throws Error{unsupported} for a shape without
-  // a kernel, Error{device} or Error{out_of_memory}.
+  // One block for each multiprocessor of the current device. Throws Error{unsupported} for a shape
+  // without a kernel, Error{device} or Error{out_of_memory}.
   DecodeSm90Workspace(const DecodeSm90Shape& shape, int max_sequences);
 
-  // Divides the work of a step among the blocks, evenly by pages, from lengths that lie on the
-  // device. Once a step, on the stream of the launches that follow.
+  // Divides the work of a step among the device's warpgroups, evenly by pages, from lengths that
+  // lie on the device. Once a step, on the stream of the launches that follow.
   //   context_lengths: [sequences] keys of each sequence, its query rows included; on the device
   void plan(const std::int32_t* context_lengths, int sequences, cudaStream_t stream);
 
@@ -42,10 +42,12 @@ class DecodeSm90Workspace {
   DecodeSm90Shape shape_;
   int max_sequences_ = 0;
   int blocks_ = 0;
+  int pieces_ = 0;
   int sequences_ = 0;
   const std::int32_t* context_lengths_ = nullptr;
-  DeviceArray<std::int32_t> work_map_;
-  DeviceArray<float> parts_;
+  DeviceArray<std::byte> work_map_;
+  DeviceArray<std::int32_t> starts_;
+  DeviceArray<std::byte> parts_;
   DeviceArray<std::uint32_t> arrivals_;
 };
 

@@ -57,25 +57,16 @@ DecodeSm90Workspace::DecodeSm90Workspace(const DecodeSm90Shape& shape, int max_s
                                   static_cast<int>(kernel.shared_bytes)),
              "cudaFuncSetAttribute");
   int device = 0;
-  int multiprocessors = 0;
-  int per_multiprocessor = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+  check_cuda(cudaDeviceGetAttribute(&blocks_, cudaDevAttrMultiProcessorCount, device),
              "cudaDeviceGetAttribute");
-  check_cuda(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_multiprocessor, function,
-                                                           decode_threads, kernel.shared_bytes),
-             "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  if (per_multiprocessor == 0) {
-    throw_error(ErrorKind::device, "decode: the GPU has no room for a block of {} bytes",
-                kernel.shared_bytes);
-  }
-  blocks_ = multiprocessors * per_multiprocessor;
+  pieces_ = blocks_ * kernel.warpgroups;
 
-  const std::size_t header = sizeof(DecodeWorkHeader) / sizeof(std::int32_t);
-  const std::size_t piece = sizeof(DecodePiece) / sizeof(std::int32_t);
+  const auto pieces = static_cast<std::size_t>(pieces_);
   const auto blocks = static_cast<std::size_t>(blocks_);
-  work_map_ = DeviceArray<std::int32_t>(header + piece * blocks + max_sequences + 1);
-  parts_ = DeviceArray<float>(2 * blocks * static_cast<std::size_t>(kernel.part_floats));
+  work_map_ = DeviceArray<std::byte>(sizeof(DecodeWorkHeader) + pieces * sizeof(DecodePiece));
+  starts_ = DeviceArray<std::int32_t>(static_cast<std::size_t>(max_sequences) + 1);
+  parts_ = DeviceArray<std::byte>(2 * blocks * kernel.part_bytes);
   arrivals_ = DeviceArray<std::uint32_t>(blocks);
   arrivals_.fill_bytes(0);
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
@@ -89,10 +80,8 @@ void DecodeSm90Workspace::plan(const std::int32_t* context_lengths, int sequence
   }
   sequences_ = sequences;
   context_lengths_ = context_lengths;
-  // The running sums lie behind the map.
-  std::int32_t* starts = work_map_.data() + work_map_.size() - max_sequences_ - 1;
-  launch_decode_plan(turns_of(shape_, kernel_of(shape_)), context_lengths, sequences, blocks_,
-                     starts, work_map_.data(), stream);
+  launch_decode_plan(turns_of(shape_, kernel_of(shape_)), context_lengths, sequences, pieces_,
+                     starts_.data(), reinterpret_cast<DecodeWorkHeader*>(work_map_.data()), stream);
 }
 
 void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cudaStream_t stream) {
@@ -133,7 +122,7 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t launch = {};
   launch.gridDim = dim3(static_cast<unsigned>(workspace.blocks_));
-  launch.blockDim = dim3(decode_threads);
+  launch.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   launch.dynamicSmemBytes = kernel.shared_bytes;
   launch.stream = stream;
   launch.attrs = &overlap;

@@ -1,7 +1,9 @@
 // The Hopper decode kernel for e4m3 keys and values. Internal to src/ops/attention; the design and
 // its figures are in docs/kernels/decode_sm90.md.
 //
-// A block is one warpgroup that computes and one warp that loads. For a turn of pages:
+// A block fills a multiprocessor: a few warpgroups that compute, each with a warp that loads for
+// it. A warpgroup takes its own piece of the work (decode_sm90_work.h) and meets the others of its
+// block only at the end, to add up parts of the same pair. For a turn of pages:
 //   S^T = K q^T       tokens fill the tensor core's 64 rows; a query is two columns, high and low
 //   w = round(exp2(S - turn's maximum)), two terms again
 //   T^T = V^T w^T     from zero, then O = O * alpha + T * beta in float32
@@ -20,17 +22,19 @@ namespace octet {
 inline constexpr float low_term = 1.0f / 16.0f;
 // Below every score, yet finite: the difference of two of them is 0 and not NaN.
 inline constexpr float no_score = -1e30f;
+// Named barriers 1, 2, ... are the warpgroups' own.
+inline constexpr int block_barrier = 15;
 
-// head_dim; column_groups: four queries each (a query row of one head); stages of loads in flight;
-// pages of a turn; blocks that share a multiprocessor; whether each token has its scales.
-template <int head_dim_, int column_groups_, int stages_, int turn_pages_, int blocks_per_sm_,
+// head_dim; column_groups: four queries each (a query row of one head); warpgroups of a block;
+// stages of loads in flight for each; pages of a turn; whether each token has its scales.
+template <int head_dim_, int column_groups_, int warpgroups_, int stages_, int turn_pages_,
           bool scaled_>
 struct DecodeConfig {
   static constexpr int head_dim = head_dim_;
   static constexpr int column_groups = column_groups_;
+  static constexpr int warpgroups = warpgroups_;
   static constexpr int stages = stages_;
   static constexpr int turn_pages = turn_pages_;
-  static constexpr int blocks_per_sm = blocks_per_sm_;
   static constexpr bool scaled = scaled_;
 
   static constexpr int queries = 4 * column_groups;
@@ -39,24 +43,54 @@ struct DecodeConfig {
   static constexpr int scale_bytes = scaled ? 256 : 0;
   static constexpr int panel_row = head_dim < 128 ? head_dim : 128;
   static constexpr int value_blocks = head_dim / 64;
-  static constexpr int part_floats = queries * (head_dim + 2);
+  static constexpr int compute_threads = 128 * warpgroups;
+  static constexpr int threads = compute_threads + 32 * warpgroups;
 };
 
+// What a piece holds of a pair of which it has not all turns: outputs still to be divided, and of
+// each query the maximum and the sum. In shared memory, and between blocks in global memory.
+template <typename Config>
+struct DecodePart {
+  float output[Config::queries][Config::head_dim];
+  float2 state[Config::queries];  // maximum, sum
+};
+
+struct DecodePartInfo {
+  std::int32_t pair_start;  // the pair's first turn in the line; -1: no part
+  std::int32_t pair_turns;
+  std::int32_t sequence;
+  std::int32_t kv_head;
+  std::int32_t begin;  // turns [begin, end) of the pair
+  std::int32_t end;
+};
+
+// One entry per warpgroup where it says so.
 template <typename Config>
 struct DecodeShared {
-  alignas(1024) std::uint8_t pages[Config::stages][Config::turn_pages][2 * Config::side_bytes];
-  alignas(1024) std::uint8_t query[Config::columns * Config::head_dim];
-  alignas(512) std::uint8_t weights[2][Config::turn_pages][Config::columns * 64];
-  alignas(16) std::uint16_t scales[Config::stages][Config::turn_pages][128];
-  float warp_maximum[2][4][Config::queries];
-  float warp_sum[4][Config::queries];
-  float query_scale[Config::queries];
-  bool is_last;
-  std::uint64_t full[Config::stages];
-  std::uint64_t empty[Config::stages];
+  static constexpr int warpgroups = Config::warpgroups;
+  using Page = std::uint8_t[2 * Config::side_bytes];  // keys, values
+  alignas(1024) Page pages[warpgroups][Config::stages][Config::turn_pages];
+  alignas(1024) std::uint8_t query[warpgroups][Config::columns * Config::head_dim];
+  alignas(512) std::uint8_t weights[warpgroups][Config::turn_pages][Config::columns * 64];
+  alignas(16) std::uint16_t scales[warpgroups][Config::stages][Config::turn_pages][128];
+  // The part of a piece's first pair. That of its last, another one, lies where the pages were.
+  alignas(16) DecodePart<Config> first_part[warpgroups];
+  DecodePartInfo part_info[2 * warpgroups];
+  float warp_maximum[warpgroups][4][Config::queries];
+  float warp_sum[warpgroups][4][Config::queries];
+  float query_scale[warpgroups][Config::queries];
+  bool is_last[2];
+  std::uint64_t full[warpgroups][Config::stages];
+  std::uint64_t empty[warpgroups][Config::stages];
+
+  __device__ DecodePart<Config>& part(int index) {
+    static_assert(sizeof(DecodePart<Config>) <= sizeof(pages[0]));
+    return index % 2 == 0 ? first_part[index / 2]
+                          : *reinterpret_cast<DecodePart<Config>*>(pages[index / 2]);
+  }
 };
 
-// A block's piece, pair by pair. Every thread walks for itself, in step.
+// A warpgroup's piece, pair by pair. Every thread walks for itself, in step.
 struct DecodeWalk {
   std::int32_t sequence;
   std::int32_t kv_head;
@@ -66,12 +100,13 @@ struct DecodeWalk {
   std::int32_t pair_turns;
   std::int32_t part_turns;  // of the pair in this piece
 
-  __device__ DecodeWalk(const DecodeParameters& p) {
-    const DecodePiece piece = reinterpret_cast<const DecodePiece*>(p.work + 1)[blockIdx.x];
+  __device__ DecodeWalk(const DecodeParameters& p, int piece_index) {
+    const DecodePiece piece = reinterpret_cast<const DecodePiece*>(p.work + 1)[piece_index];
     sequence = piece.sequence;
     kv_head = piece.kv_head;
     turn = piece.turn;
     remaining = piece.turns;
+    length = piece.length;
     part_turns = 0;
     if (remaining > 0) enter(p);
   }
@@ -85,15 +120,14 @@ struct DecodeWalk {
       kv_head = 0;
       // A sequence of no keys has no turns.
       do {
-        ++sequence;
-      } while (p.context_lengths[sequence] == 0);
+        length = p.context_lengths[++sequence];
+      } while (length == 0);
     }
     enter(p);
   }
 
  private:
   __device__ void enter(const DecodeParameters& p) {
-    length = p.context_lengths[sequence];
     pair_turns = p.turns.turns(length);
     part_turns = min(remaining, pair_turns - turn);
   }
@@ -101,10 +135,11 @@ struct DecodeWalk {
 
 // The loading warp: every lane holds a page's address, lane 0 starts the copies.
 template <typename Config>
-__device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& shared) {
+__device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& shared, int group,
+                            int piece) {
   const int lane = threadIdx.x % 32;
   int count = 0;
-  for (DecodeWalk walk(p); !walk.done(); walk.next(p)) {
+  for (DecodeWalk walk(p, piece); !walk.done(); walk.next(p)) {
     const int first_page = p.turns.first_page(walk.length) + walk.turn * Config::turn_pages;
     const int last_page = p.turns.first_page(walk.length) + p.turns.pages(walk.length);
     const std::int32_t* table =
@@ -124,20 +159,21 @@ __device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& sha
       }
       const int pages = min(Config::turn_pages, last_page - first_page - turn * Config::turn_pages);
       if (count >= Config::stages) {
-        ptx::mbarrier_wait(&shared.empty[stage], (count / Config::stages - 1) & 1);
+        ptx::mbarrier_wait(&shared.empty[group][stage], (count / Config::stages - 1) & 1);
       }
       if (lane == 0) {
-        ptx::mbarrier_expect(&shared.full[stage],
+        ptx::mbarrier_expect(&shared.full[group][stage],
                              pages * (2 * Config::side_bytes + Config::scale_bytes));
       }
       __syncwarp();
       const int owner = turn % (32 / Config::turn_pages) * Config::turn_pages;
       const int x = lane - owner;
       if (x >= 0 && x < pages) {
-        ptx::bulk_copy(shared.pages[stage][x], run, 2 * Config::side_bytes, &shared.full[stage]);
+        ptx::bulk_copy(shared.pages[group][stage][x], run, 2 * Config::side_bytes,
+                       &shared.full[group][stage]);
         if (Config::scaled) {
-          ptx::bulk_copy(shared.scales[stage][x], run + 2 * Config::side_bytes, Config::scale_bytes,
-                         &shared.full[stage]);
+          ptx::bulk_copy(shared.scales[group][stage][x], run + 2 * Config::side_bytes,
+                         Config::scale_bytes, &shared.full[group][stage]);
         }
       }
     }
@@ -149,9 +185,9 @@ __device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& sha
 // query.
 template <typename Config>
 __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& walk,
-                                DecodeShared<Config>& shared) {
+                                DecodeShared<Config>& shared, int group) {
   constexpr int each = Config::head_dim / 32;
-  const int warp = threadIdx.x / 32;
+  const int warp = threadIdx.x / 32 % 4;
   const int lane = threadIdx.x % 32;
   for (int q = warp; q < Config::queries; q += 4) {
     float x[each] = {};
@@ -180,7 +216,7 @@ __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& wal
     const int exponent = max(static_cast<int>(__float_as_uint(largest) >> 23), 16);
     const float up = __uint_as_float(static_cast<unsigned>(261 - exponent) << 23);
     if (lane == 0) {
-      shared.query_scale[q] =
+      shared.query_scale[group][q] =
           __uint_as_float(static_cast<unsigned>(exponent - 7) << 23) * p.scale_log2;
     }
     const int panel = lane * each / Config::panel_row * Config::columns * Config::panel_row;
@@ -197,7 +233,7 @@ __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& wal
       for (int term = 0; term < 2; ++term) {
         const int offset = (2 * q + term) * Config::panel_row + column;
         const int swizzled = offset ^ (offset / 128 % (Config::panel_row / 16) * 16);
-        *reinterpret_cast<std::uint16_t*>(&shared.query[panel + swizzled]) =
+        *reinterpret_cast<std::uint16_t*>(&shared.query[group][panel + swizzled]) =
             static_cast<std::uint16_t>(term == 0 ? high : low);
       }
     }
@@ -208,7 +244,7 @@ __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& wal
 // NaN.
 template <typename Config>
 __device__ void clear_values(std::uint8_t* values, int first, int last) {
-  for (int piece = threadIdx.x; piece < Config::head_dim * 4; piece += decode_compute_threads) {
+  for (int piece = threadIdx.x % 128; piece < Config::head_dim * 4; piece += 128) {
     const int row = piece / 4;
     const int token = (piece % 4 ^ (row >> 1) % 4) * 16;
     auto* words = reinterpret_cast<std::uint32_t*>(values + piece * 16);
@@ -256,7 +292,7 @@ struct DecodeEdge {
 
 template <typename Config>
 __device__ __forceinline__ void decode_scores(
-    const DecodeShared<Config>& shared, int stage,
+    const DecodeShared<Config>& shared, int group, int stage,
     float (&s)[Config::turn_pages][4 * Config::column_groups]) {
   constexpr int row = Config::panel_row;
   ptx::wgmma_fence();
@@ -265,8 +301,10 @@ __device__ __forceinline__ void decode_scores(
 #pragma unroll
     for (int k = 0; k < Config::head_dim; k += 32) {
       ptx::wgmma_e4m3(
-          s[x], ptx::matrix_descriptor<row>(shared.pages[stage][x] + k / row * 64 * row + k % row),
-          ptx::matrix_descriptor<row>(shared.query + k / row * Config::columns * row + k % row),
+          s[x],
+          ptx::matrix_descriptor<row>(shared.pages[group][stage][x] + k / row * 64 * row + k % row),
+          ptx::matrix_descriptor<row>(shared.query[group] + k / row * Config::columns * row +
+                                      k % row),
           k > 0);
     }
   }
@@ -276,7 +314,7 @@ __device__ __forceinline__ void decode_scores(
 
 template <typename Config>
 __device__ __forceinline__ void decode_products(
-    const DecodeShared<Config>& shared, int stage, int buffer,
+    const DecodeShared<Config>& shared, int group, int stage,
     float (&t)[Config::value_blocks][4 * Config::column_groups]) {
   ptx::wgmma_fence();
 #pragma unroll
@@ -284,10 +322,9 @@ __device__ __forceinline__ void decode_products(
 #pragma unroll
     for (int k = 0; k < 2 * Config::turn_pages; ++k) {
       ptx::wgmma_e4m3(t[b],
-                      ptx::matrix_descriptor<64>(shared.pages[stage][k / 2] + Config::side_bytes +
-                                                 b * 4096 + k % 2 * 32),
-                      ptx::matrix_descriptor<64>(shared.weights[buffer][k / 2] + k % 2 * 32),
-                      k > 0);
+                      ptx::matrix_descriptor<64>(shared.pages[group][stage][k / 2] +
+                                                 Config::side_bytes + b * 4096 + k % 2 * 32),
+                      ptx::matrix_descriptor<64>(shared.weights[group][k / 2] + k % 2 * 32), k > 0);
     }
   }
   ptx::wgmma_commit();
@@ -296,20 +333,19 @@ __device__ __forceinline__ void decode_products(
 // One turn: scores, weights, products, and their addition to the state.
 template <typename Config>
 __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeShared<Config>& shared,
-                                            DecodeState<Config>& state, int count, bool at_edge,
-                                            const DecodeEdge& edge) {
+                                            DecodeState<Config>& state, int group, int count,
+                                            bool at_edge, const DecodeEdge& edge) {
   constexpr int pages = Config::turn_pages;
   constexpr int groups = Config::column_groups;
-  const int warp = threadIdx.x / 32;
+  const int warp = threadIdx.x / 32 % 4;
   const int lane = threadIdx.x % 32;
   const int row = warp * 16 + lane / 4;
   const int column = lane % 4;
   const int stage = count % Config::stages;
-  const int buffer = count % 2;
 
-  ptx::mbarrier_wait(&shared.full[stage], (count / Config::stages) & 1);
+  ptx::mbarrier_wait(&shared.full[group][stage], (count / Config::stages) & 1);
   float s[pages][4 * groups];
-  decode_scores(shared, stage, s);
+  decode_scores(shared, group, stage, s);
 
   // Scores in powers of two, the value's scale folded in; its inverse weighs the row sum.
   float inverse[pages][2];
@@ -322,7 +358,7 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
       float value_log = 0;
       inverse[x][half] = 1;
       if (Config::scaled) {
-        const std::uint16_t* scales = &shared.scales[stage][x][row + 8 * half];
+        const std::uint16_t* scales = &shared.scales[group][stage][x][row + 8 * half];
         key_scale = __uint_as_float(static_cast<unsigned>(scales[0]) << 16);
         const float value_scale = __uint_as_float(static_cast<unsigned>(scales[64]) << 16);
         value_log = ptx::log2_approximate(value_scale);
@@ -333,7 +369,7 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
         const float high = s[x][4 * n + 2 * half];
         const float low = s[x][4 * n + 2 * half + 1];
         scores[x][n][half] = fmaf(fmaf(low, low_term, high),
-                                  shared.query_scale[column + 4 * n] * key_scale, value_log);
+                                  shared.query_scale[group][column + 4 * n] * key_scale, value_log);
       }
       if (at_edge) {
         const int key = edge.first_key + 64 * x + row + 8 * half;
@@ -356,7 +392,7 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
       const int first = edge.visible_first - edge.first_key - 64 * x;
       const int last = edge.visible_last - edge.first_key - 64 * x;
       if (first > 0 || last < 64) {
-        clear_values<Config>(shared.pages[stage][x] + Config::side_bytes, first, last);
+        clear_values<Config>(shared.pages[group][stage][x] + Config::side_bytes, first, last);
       }
     }
   }
@@ -374,9 +410,9 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
     for (int step = 4; step < 32; step *= 2) {
       maximum[n] = fmaxf(maximum[n], __shfl_xor_sync(~0u, maximum[n], step));
     }
-    if (lane < 4) shared.warp_maximum[buffer][warp][column + 4 * n] = maximum[n];
+    if (lane < 4) shared.warp_maximum[group][warp][column + 4 * n] = maximum[n];
   }
-  ptx::named_barrier<1, decode_compute_threads>();
+  ptx::named_barrier(1 + group, 128);
 
   // Weights, the largest 256, as two terms; the row sum is that of the rounded weights. Lanes four
   // apart hold neighbouring tokens and swap terms, so that each writes one word: the even one four
@@ -386,8 +422,8 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
 #pragma unroll
   for (int n = 0; n < groups; ++n) {
     const int q = column + 4 * n;
-    maximum[n] = fmaxf(fmaxf(shared.warp_maximum[buffer][0][q], shared.warp_maximum[buffer][1][q]),
-                       fmaxf(shared.warp_maximum[buffer][2][q], shared.warp_maximum[buffer][3][q]));
+    maximum[n] = fmaxf(fmaxf(shared.warp_maximum[group][0][q], shared.warp_maximum[group][1][q]),
+                       fmaxf(shared.warp_maximum[group][2][q], shared.warp_maximum[group][3][q]));
     const float shift = 8.0f - maximum[n];
     sum[n] = 0;
 #pragma unroll
@@ -403,15 +439,15 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
       const std::uint32_t other = __shfl_xor_sync(~0u, odd ? high : low, 4);
       const std::uint32_t word = __byte_perm(odd ? low : high, other, odd ? 0x1504 : 0x5140);
       *reinterpret_cast<std::uint32_t*>(
-          &shared.weights[buffer][x][(2 * q + odd) * 64 + (warp ^ column) * 16 + lane / 8 * 4]) =
+          &shared.weights[group][x][(2 * q + odd) * 64 + (warp ^ column) * 16 + lane / 8 * 4]) =
           word;
     }
   }
   ptx::fence_async_shared();
-  ptx::named_barrier<1, decode_compute_threads>();
+  ptx::named_barrier(1 + group, 128);
 
   float t[Config::value_blocks][4 * groups];
-  decode_products(shared, stage, buffer, t);
+  decode_products(shared, group, stage, t);
   float alpha[groups];
   float beta[groups];
 #pragma unroll
@@ -423,7 +459,7 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
     state.sum[n] = fmaf(sum[n], beta[n], state.sum[n] * alpha[n]);
   }
   ptx::wgmma_wait();
-  if (lane == 0) ptx::mbarrier_arrive(&shared.empty[stage]);
+  if (lane == 0) ptx::mbarrier_arrive(&shared.empty[group][stage]);
 #pragma unroll
   for (int b = 0; b < Config::value_blocks; ++b) {
 #pragma unroll
@@ -435,12 +471,11 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
 }
 
 template <typename Config>
-__device__ void store_output(const DecodeParameters& p, const DecodeWalk& walk, int q,
+__device__ void store_output(const DecodeParameters& p, int sequence, int kv_head, int q,
                              int dimension, float value) {
-  const std::int64_t row =
-      static_cast<std::int64_t>(walk.sequence) * p.turns.query_rows + q / p.group;
+  const std::int64_t row = static_cast<std::int64_t>(sequence) * p.turns.query_rows + q / p.group;
   const std::int64_t at =
-      row * p.output_stride + (walk.kv_head * p.group + q % p.group) * Config::head_dim + dimension;
+      row * p.output_stride + (kv_head * p.group + q % p.group) * Config::head_dim + dimension;
   if (p.output_float32) {
     static_cast<float*>(p.output)[at] = value;
   } else {
@@ -448,155 +483,232 @@ __device__ void store_output(const DecodeParameters& p, const DecodeWalk& walk, 
   }
 }
 
-// Adds up the parts of a pair, blocks in ascending order, so that the sum has one order whoever
-// comes last. Eight parts at a time: the reads of a batch are under way together.
-template <typename Config>
-__device__ void merge_parts(const DecodeParameters& p, const DecodeWalk& walk, int first_block,
-                            int blocks) {
-  constexpr int quads = Config::head_dim / 4;
-  constexpr int batch = 8;
-  for (int item = threadIdx.x; item < p.turns.query_rows * p.group * quads;
-       item += decode_compute_threads) {
-    const int q = item / quads;
-    const int quad = item % quads;
-    float maximum = no_score;
-    float sum = 0;
-    float4 total = {0, 0, 0, 0};
-    for (int begin = 0; begin < blocks; begin += batch) {
-      float4 value[batch];
-      float2 state[batch];  // maximum, sum
+// Adds parts up in the order in which they are given, so that a sum has one order whoever makes it.
+struct PartSum {
+  float maximum = no_score;
+  float sum = 0;
+  float output = 0;
+
+  template <int batch>
+  __device__ __forceinline__ void add(const float (&outputs)[batch],
+                                      const float2 (&states)[batch]) {
+    float highest = maximum;
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const int block = min(begin + i, blocks - 1);
-        const float* part =
-            p.parts + static_cast<std::int64_t>(2 * (first_block + block) + (block == 0 ? 1 : 0)) *
-                          Config::part_floats;
-        value[i] = __ldcg(reinterpret_cast<const float4*>(part + q * Config::head_dim) + quad);
-        state[i] =
-            __ldcg(reinterpret_cast<const float2*>(part + Config::queries * Config::head_dim) + q);
-        if (begin + i >= blocks) state[i] = {no_score, 0};
-      }
-      float highest = maximum;
+    for (int i = 0; i < batch; ++i) highest = fmaxf(highest, states[i].x);
+    const float alpha = ptx::exp2_approximate(maximum - highest);
+    maximum = highest;
+    sum *= alpha;
+    output *= alpha;
 #pragma unroll
-      for (int i = 0; i < batch; ++i) highest = fmaxf(highest, state[i].x);
-      const float alpha = ptx::exp2_approximate(maximum - highest);
-      maximum = highest;
-      sum *= alpha;
-      total = {total.x * alpha, total.y * alpha, total.z * alpha, total.w * alpha};
-#pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        const float beta = begin + i < blocks ? ptx::exp2_approximate(state[i].x - highest) : 0.0f;
-        sum = fmaf(state[i].y, beta, sum);
-        total.x = fmaf(value[i].x, beta, total.x);
-        total.y = fmaf(value[i].y, beta, total.y);
-        total.z = fmaf(value[i].z, beta, total.z);
-        total.w = fmaf(value[i].w, beta, total.w);
-      }
+    for (int i = 0; i < batch; ++i) {
+      const float beta = ptx::exp2_approximate(states[i].x - highest);
+      sum = fmaf(states[i].y, beta, sum);
+      output = fmaf(outputs[i], beta, output);
     }
-    const float scale = 1.0f / sum;
-    store_output<Config>(p, walk, q, 4 * quad, total.x * scale);
-    store_output<Config>(p, walk, q, 4 * quad + 1, total.y * scale);
-    store_output<Config>(p, walk, q, 4 * quad + 2, total.z * scale);
-    store_output<Config>(p, walk, q, 4 * quad + 3, total.w * scale);
+  }
+};
+
+// Adds up a pair's parts of all blocks. The reads of a batch are under way together.
+template <typename Config>
+__device__ void merge_blocks(const DecodeParameters& p, const DecodePartInfo& info, int first_block,
+                             int blocks) {
+  constexpr int batch = 16;
+  const auto* parts = reinterpret_cast<const DecodePart<Config>*>(p.parts);
+  const int outputs = p.turns.query_rows * p.group * Config::head_dim;
+  for (int item = threadIdx.x; item < outputs; item += Config::compute_threads) {
+    const int q = item / Config::head_dim;
+    const int dimension = item % Config::head_dim;
+    PartSum total;
+    for (int begin = 0; begin < blocks; begin += batch) {
+      float output[batch];
+      float2 state[batch];
+#pragma unroll
+      for (int i = 0; i < batch; ++i) {
+        output[i] = 0;
+        state[i] = {no_score, 0};
+        if (begin + i < blocks) {
+          const auto& part = parts[2 * (first_block + begin + i) + (begin + i == 0 ? 1 : 0)];
+          output[i] = __ldcg(&part.output[q][dimension]);
+          state[i] = __ldcg(&part.state[q]);
+        }
+      }
+      total.add(output, state);
+    }
+    store_output<Config>(p, info.sequence, info.kv_head, q, dimension, total.output / total.sum);
   }
 }
 
-// Ends a pair's part: writes the output where the part is the whole, else the part, and merges
-// where this block is the last of the pair's to arrive.
+// Ends a pair in this piece: writes the output where the piece has all of it, else leaves a part in
+// shared memory.
 template <typename Config>
-__device__ void finish_part(const DecodeParameters& p, const DecodeWalk& walk,
-                            DecodeShared<Config>& shared, DecodeState<Config>& state,
-                            int line_turn) {
-  constexpr int groups = Config::column_groups;
-  const int warp = threadIdx.x / 32;
+__device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
+                            DecodeShared<Config>& shared, DecodeState<Config>& state, int group,
+                            int line_turn, bool is_first) {
+  const int warp = threadIdx.x / 32 % 4;
   const int lane = threadIdx.x % 32;
   const int row = warp * 16 + lane / 4;
   const int column = lane % 4;
 #pragma unroll
-  for (int n = 0; n < groups; ++n) {
+  for (int n = 0; n < Config::column_groups; ++n) {
 #pragma unroll
     for (int step = 4; step < 32; step *= 2) {
       state.sum[n] += __shfl_xor_sync(~0u, state.sum[n], step);
     }
-    if (lane < 4) shared.warp_sum[warp][column + 4 * n] = state.sum[n];
+    if (lane < 4) shared.warp_sum[group][warp][column + 4 * n] = state.sum[n];
   }
-  ptx::named_barrier<1, decode_compute_threads>();
+  ptx::named_barrier(1 + group, 128);
 
-  float* part = p.parts + static_cast<std::int64_t>(2 * blockIdx.x + (walk.turn == 0 ? 1 : 0)) *
-                              Config::part_floats;
+  const int index = 2 * group + (is_first ? 0 : 1);
+  DecodePart<Config>& part = shared.part(index);
   const bool whole = walk.whole();
 #pragma unroll
-  for (int n = 0; n < groups; ++n) {
+  for (int n = 0; n < Config::column_groups; ++n) {
     const int q = column + 4 * n;
-    if (q >= p.turns.query_rows * p.group) continue;
-    const float sum = (shared.warp_sum[0][q] + shared.warp_sum[1][q]) +
-                      (shared.warp_sum[2][q] + shared.warp_sum[3][q]);
-    const float scale = whole ? 1.0f / sum : 1.0f;
+    const auto& sums = shared.warp_sum[group];
+    const float sum = (sums[0][q] + sums[1][q]) + (sums[2][q] + sums[3][q]);
+    if (!whole && row == 0) part.state[q] = make_float2(state.maximum[n], sum);
+    const float scale = 1.0f / sum;
 #pragma unroll
     for (int b = 0; b < Config::value_blocks; ++b) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int dimension = b * 64 + row + 8 * half;
-        const float value = state.output[b][2 * n + half] * scale;
-        if (whole) {
-          store_output<Config>(p, walk, q, dimension, value);
-        } else {
-          __stcg(part + q * Config::head_dim + dimension, value);
+        const float value = state.output[b][2 * n + half];
+        if (!whole) {
+          part.output[q][dimension] = value;
+        } else if (q < p.turns.query_rows * p.group) {
+          store_output<Config>(p, walk.sequence, walk.kv_head, q, dimension, value * scale);
         }
       }
     }
-    if (!whole && row == 0) {
-      __stcg(reinterpret_cast<float2*>(part + Config::queries * Config::head_dim) + q,
-             make_float2(state.maximum[n], sum));
+  }
+  if (!whole && threadIdx.x % 128 == 0) {
+    shared.part_info[index] = {line_turn - walk.turn, walk.pair_turns, walk.sequence,
+                               walk.kv_head,          walk.turn,       walk.turn + walk.part_turns};
+  }
+}
+
+// Adds up the parts that the block's pieces left. Pairs that are whole then are done; of a pair
+// that goes on in another block, before or after, the block's part goes to global memory, and the
+// last block to bring one adds them up.
+template <typename Config>
+__device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared) {
+  constexpr int batch = 2 * Config::warpgroups;
+  const int outputs = p.turns.query_rows * p.group * Config::head_dim;
+  DecodePartInfo unfinished[2];  // the pair from blocks before, the pair on to blocks after
+  unfinished[0].pair_start = -1;
+  unfinished[1].pair_start = -1;
+  for (int first = 0; first < batch;) {
+    DecodePartInfo info = shared.part_info[first];
+    int end = first + 1;
+    if (info.pair_start >= 0) {
+      while (end < batch && (shared.part_info[end].pair_start < 0 ||
+                             shared.part_info[end].pair_start == info.pair_start)) {
+        if (shared.part_info[end].pair_start >= 0) info.end = shared.part_info[end].end;
+        ++end;
+      }
+      const bool whole = info.begin == 0 && info.end == info.pair_turns;
+      const int side = info.begin > 0 ? 0 : 1;
+      if (!whole && side == 0) unfinished[0] = info;
+      if (!whole && side == 1) unfinished[1] = info;
+      auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
+      for (int item = threadIdx.x; item < outputs; item += Config::compute_threads) {
+        const int q = item / Config::head_dim;
+        const int dimension = item % Config::head_dim;
+        PartSum total;
+        for (int i = first; i < end; ++i) {
+          if (shared.part_info[i].pair_start < 0) continue;
+          const DecodePart<Config>& part = shared.part(i);
+          total.add({part.output[q][dimension]}, {part.state[q]});
+        }
+        if (whole) {
+          store_output<Config>(p, info.sequence, info.kv_head, q, dimension,
+                               total.output / total.sum);
+        } else {
+          __stcg(&to.output[q][dimension], total.output);
+          if (dimension == 0) __stcg(&to.state[q], make_float2(total.maximum, total.sum));
+        }
+      }
+    }
+    first = end;
+  }
+
+  const auto has = [&](int side) { return unfinished[side].pair_start >= 0; };
+  if (!has(0) && !has(1)) return;
+  const int active = p.work->active_pieces;
+  const int total = p.work->total_turns;
+  int first_block[2] = {};
+  int blocks[2] = {};
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    if (!has(side)) continue;
+    const std::int64_t start = unfinished[side].pair_start;
+    const int last =
+        owner_of(total, active, start + unfinished[side].pair_turns - 1) / Config::warpgroups;
+    first_block[side] = owner_of(total, active, start) / Config::warpgroups;
+    blocks[side] = last - first_block[side] + 1;
+  }
+  ptx::named_barrier(block_barrier, Config::compute_threads);
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int side = 0; side < 2; ++side) {
+      if (!has(side)) continue;
+      std::uint32_t* arrivals = p.arrivals + first_block[side];
+      const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
+      shared.is_last[side] = before + 1 == static_cast<std::uint32_t>(blocks[side]);
+      // The next launch finds the counter as this one did.
+      if (shared.is_last[side]) *arrivals = 0;
     }
   }
-  if (whole) return;
-
-  const int active = p.work->active_blocks;
-  const int total = p.work->total_turns;
-  const int pair_start = line_turn - walk.turn;
-  const int first_block = owner_of(total, active, pair_start);
-  const int blocks = owner_of(total, active, pair_start + walk.pair_turns - 1) - first_block + 1;
-  ptx::named_barrier<1, decode_compute_threads>();
-  if (threadIdx.x == 0) {
-    const std::uint32_t before = ptx::atomic_add_ordered(p.arrivals + first_block, 1);
-    shared.is_last = before + 1 == static_cast<std::uint32_t>(blocks);
-    // The next launch finds the counter as this one did.
-    if (shared.is_last) p.arrivals[first_block] = 0;
+  ptx::named_barrier(block_barrier, Config::compute_threads);
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    if (has(side) && shared.is_last[side]) {
+      merge_blocks<Config>(p, unfinished[side], first_block[side], blocks[side]);
+    }
   }
-  ptx::named_barrier<1, decode_compute_threads>();
-  if (shared.is_last) merge_parts<Config>(p, walk, first_block, blocks);
+}
+
+// The same value in all lanes, known to the compiler as such: matrix descriptors live in registers
+// of the warp.
+__device__ __forceinline__ int uniform(unsigned value) {
+  return static_cast<int>(__shfl_sync(~0u, value, 0));
 }
 
 template <typename Config>
-__global__ void __launch_bounds__(decode_threads, Config::blocks_per_sm)
-    decode_kernel(const DecodeParameters p) {
+__global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const DecodeParameters p) {
   extern __shared__ std::uint8_t raw[];
   auto& shared = *reinterpret_cast<DecodeShared<Config>*>(
       raw + (1024 - ptx::shared_address(raw) % 1024) % 1024);
-  if (threadIdx.x == 0) {
+  if (threadIdx.x < Config::warpgroups) {
     for (int stage = 0; stage < Config::stages; ++stage) {
-      ptx::mbarrier_init(&shared.full[stage], 1);
-      ptx::mbarrier_init(&shared.empty[stage], 4);
+      ptx::mbarrier_init(&shared.full[threadIdx.x][stage], 1);
+      ptx::mbarrier_init(&shared.empty[threadIdx.x][stage], 4);
     }
     ptx::mbarrier_init_fence();
+    shared.part_info[2 * threadIdx.x].pair_start = -1;
+    shared.part_info[2 * threadIdx.x + 1].pair_start = -1;
   }
   __syncthreads();
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernels();
-  if (threadIdx.x >= decode_compute_threads) {
-    decode_load<Config>(p, shared);
+  if (threadIdx.x >= Config::compute_threads) {
+    const int group = uniform((threadIdx.x - Config::compute_threads) / 32);
+    decode_load<Config>(p, shared, group, blockIdx.x * Config::warpgroups + group);
     return;
   }
 
+  const int group = uniform(threadIdx.x / 128);
+  const int piece = blockIdx.x * Config::warpgroups + group;
   DecodeState<Config> state;
   int count = 0;
-  int line_turn = piece_start(p.work->total_turns, max(p.work->active_blocks, 1), blockIdx.x);
-  for (DecodeWalk walk(p); !walk.done(); walk.next(p)) {
+  const int piece_turn = piece_start(p.work->total_turns, max(p.work->active_pieces, 1), piece);
+  int line_turn = piece_turn;
+  for (DecodeWalk walk(p, piece); !walk.done(); walk.next(p)) {
     state.clear();
-    prepare_queries<Config>(p, walk, shared);
+    prepare_queries<Config>(p, walk, shared, group);
     ptx::fence_async_shared();
-    ptx::named_barrier<1, decode_compute_threads>();
+    ptx::named_barrier(1 + group, 128);
     DecodeEdge edge;
     edge.visible_first = p.turns.first_key(walk.length);
     edge.visible_last = walk.length;
@@ -607,12 +719,14 @@ __global__ void __launch_bounds__(decode_threads, Config::blocks_per_sm)
     for (int turn = 0; turn < walk.part_turns; ++turn, ++count) {
       const bool at_edge =
           edge.first_key < seen_first || edge.first_key + 64 * Config::turn_pages > seen_last;
-      decode_turn<Config>(p, shared, state, count, at_edge, edge);
+      decode_turn<Config>(p, shared, state, group, count, at_edge, edge);
       edge.first_key += 64 * Config::turn_pages;
     }
-    finish_part<Config>(p, walk, shared, state, line_turn);
+    finish_pair<Config>(p, walk, shared, state, group, line_turn, line_turn == piece_turn);
     line_turn += walk.part_turns;
   }
+  ptx::named_barrier(block_barrier, Config::compute_threads);
+  merge_block<Config>(p, shared);
 }
 
 }  // namespace octet

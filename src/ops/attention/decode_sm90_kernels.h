@@ -10,8 +10,10 @@ struct DecodeParameters;
 struct DecodeKernel {
   void (*function)(DecodeParameters) = nullptr;  // null: no such kernel
   std::size_t shared_bytes = 0;
+  int threads = 0;
+  int warpgroups = 0;  // of a block, each with a piece of the work
   int turn_pages = 1;
-  int part_floats = 0;  // of a pair's part: outputs, maxima and sums
+  std::size_t part_bytes = 0;  // of a pair's part: outputs, maxima and sums
 };
 
 // queries: query rows x heads of a KV head, up to 8; scaled: each token has its scales.

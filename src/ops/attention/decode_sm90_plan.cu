@@ -9,9 +9,9 @@ namespace {
 
 constexpr int plan_threads = 256;
 
-// One block: a running sum of each sequence's turns, then each block's piece by bisection.
+// One block: a running sum of each sequence's turns, then each piece by bisection.
 __global__ void __launch_bounds__(plan_threads)
-    plan_kernel(DecodeTurns turns, const std::int32_t* context_lengths, int sequences, int blocks,
+    plan_kernel(DecodeTurns turns, const std::int32_t* context_lengths, int sequences, int pieces,
                 std::int32_t* starts, DecodeWorkHeader* header) {
   __shared__ std::int32_t sums[plan_threads];
   __shared__ std::int32_t carried;
@@ -39,14 +39,14 @@ __global__ void __launch_bounds__(plan_threads)
   }
 
   const std::int32_t total = carried;
-  const int active = min(blocks, total);
+  const int active = min(pieces, total);
   if (thread == 0) *header = {total, active, {0, 0}};
-  auto* pieces = reinterpret_cast<DecodePiece*>(header + 1);
-  for (int block = thread; block < blocks; block += plan_threads) {
-    DecodePiece piece = {0, 0, 0, 0};
-    if (block < active) {
-      const std::int32_t first = piece_start(total, active, block);
-      piece.turns = piece_start(total, active, block + 1) - first;
+  auto* map = reinterpret_cast<DecodePiece*>(header + 1);
+  for (int index = thread; index < pieces; index += plan_threads) {
+    DecodePiece piece = {};
+    if (index < active) {
+      const std::int32_t first = piece_start(total, active, index);
+      piece.turns = piece_start(total, active, index + 1) - first;
       // The last sequence that begins at or before the turn.
       int low = 0;
       int high = sequences;
@@ -60,20 +60,21 @@ __global__ void __launch_bounds__(plan_threads)
       }
       const std::int32_t of_head = turns.turns(context_lengths[low]);
       piece.sequence = low;
+      piece.length = context_lengths[low];
       piece.kv_head = (first - starts[low]) / of_head;
       piece.turn = (first - starts[low]) % of_head;
     }
-    pieces[block] = piece;
+    map[index] = piece;
   }
 }
 
 }  // namespace
 
 void launch_decode_plan(const DecodeTurns& turns, const std::int32_t* context_lengths,
-                        int sequences, int blocks, std::int32_t* starts, std::int32_t* map,
+                        int sequences, int pieces, std::int32_t* starts, DecodeWorkHeader* map,
                         cudaStream_t stream) {
-  plan_kernel<<<1, plan_threads, 0, stream>>>(turns, context_lengths, sequences, blocks, starts,
-                                              reinterpret_cast<DecodeWorkHeader*>(map));
+  plan_kernel<<<1, plan_threads, 0, stream>>>(turns, context_lengths, sequences, pieces, starts,
+                                              map);
   check_cuda(cudaGetLastError(), "launch of the decode plan");
 }
 

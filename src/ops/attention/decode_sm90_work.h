@@ -34,33 +34,35 @@ struct DecodeTurns {
   }
 };
 
-// Where a block's piece begins.
+// Where a warpgroup's piece begins.
 struct alignas(16) DecodePiece {
   std::int32_t sequence;
   std::int32_t kv_head;
   std::int32_t turn;
-  std::int32_t turns;  // of the piece, over as many pairs as it takes
+  std::int32_t turns;   // of the piece, over as many pairs as it takes
+  std::int32_t length;  // of the sequence
+  std::int32_t unused[3];
 };
 
-// The work map in device memory: this header, then one DecodePiece a block.
+// The work map in device memory: this header, then one DecodePiece a warpgroup.
 struct alignas(16) DecodeWorkHeader {
   std::int32_t total_turns;
-  std::int32_t active_blocks;  // the rest have no piece
+  std::int32_t active_pieces;  // the rest are empty
   std::int32_t unused[2];
 };
 
-// The line's turn at which block `block` begins, and the block that owns a turn.
-__host__ __device__ inline std::int32_t piece_start(std::int64_t total, int blocks, int block) {
-  return static_cast<std::int32_t>(total * block / blocks);
+// The line's turn at which a piece begins, and the piece that owns a turn.
+__host__ __device__ inline std::int32_t piece_start(std::int64_t total, int pieces, int piece) {
+  return static_cast<std::int32_t>(total * piece / pieces);
 }
-__host__ __device__ inline std::int32_t owner_of(std::int64_t total, int blocks,
+__host__ __device__ inline std::int32_t owner_of(std::int64_t total, int pieces,
                                                  std::int64_t turn) {
-  return static_cast<std::int32_t>(((turn + 1) * blocks - 1) / total);
+  return static_cast<std::int32_t>(((turn + 1) * pieces - 1) / total);
 }
 
 // Fills `map` from the lengths. starts: scratch of sequences + 1 elements.
 void launch_decode_plan(const DecodeTurns& turns, const std::int32_t* context_lengths,
-                        int sequences, int blocks, std::int32_t* starts, std::int32_t* map,
+                        int sequences, int pieces, std::int32_t* starts, DecodeWorkHeader* map,
                         cudaStream_t stream);
 
 }  // namespace octet
