@@ -17,6 +17,7 @@ struct AttentionDecodeBench {
   int query_rows = 1;
   int window = 0;         // 0: all keys
   double value_mean = 0;  // added to values of N(0, 1)
+  bool overlap = true;    // launches overlap as those of a step do (DecodeSm90Args)
   bool check = false;
   KvPolicyOptions cache{.dtype = "fp8", .scales = "dynamic"};
 };

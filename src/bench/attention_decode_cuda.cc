@@ -83,6 +83,7 @@ class Problem {
     args.page_table = cache_.table() + static_cast<std::int64_t>(rotation) * bench_.batch *
                                            cache_.pages_per_sequence();
     args.page_table_stride = cache_.pages_per_sequence();
+    args.overlap = bench_.overlap;
     decode_sm90(args, workspace_, stream);
   }
 

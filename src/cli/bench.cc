@@ -49,6 +49,7 @@ Json as_json(const AttentionDecodeBench& bench, const AttentionDecodeReport& rep
   object["value_mean"] = bench.value_mean;
   object["kv_cache_dtype"] = report.cache;
   object["kv_cache_scales"] = report.scales;
+  object["overlap"] = bench.overlap;
   object["blocks"] = report.blocks;
   object["rotations"] = report.rotations;
   object["launches"] = report.launches;
@@ -133,6 +134,8 @@ void add_bench(CLI::App& program, CommandAction* run) {
       ->capture_default_str();
   command->add_option("--kv-cache-scales", options.cache.scales, "Scales: dynamic or unit")
       ->capture_default_str();
+  command->add_flag("!--no-overlap", options.overlap,
+                    "Let no launch begin before the one ahead has ended");
   command->add_flag("--check", options.check, "Compare with attention in double precision");
   command->add_flag("--json", flags->json, "Print one JSON object");
   command->callback([flags, run] { *run = [flags] { run_attention(*flags); }; });

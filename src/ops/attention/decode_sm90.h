@@ -75,6 +75,11 @@ struct DecodeSm90Args {
   KvLayerView layer;
   const PageId* page_table = nullptr;
   int page_table_stride = 0;
+  // Begins while the kernel before still runs (programmatic dependent launch), and asks for pages
+  // before it has ended. Allowed where that kernel, and every one before it that may still run,
+  // writes neither the plan, the lengths and the page table, nor keys and values but those of the
+  // query_rows newest tokens. The query may be its output.
+  bool overlap = false;
 };
 void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cudaStream_t stream);
 

@@ -114,6 +114,7 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.turns = turns_of(shape, kernel);
   parameters.group = shape.query_heads / shape.kv_heads;
   parameters.work = reinterpret_cast<const DecodeWorkHeader*>(workspace.work_map_.data());
+  parameters.older_pages_settled = args.overlap;
   parameters.parts = workspace.parts_.data();
   parameters.arrivals = workspace.arrivals_.data();
 
@@ -126,7 +127,7 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   launch.dynamicSmemBytes = kernel.shared_bytes;
   launch.stream = stream;
   launch.attrs = &overlap;
-  launch.numAttrs = 1;
+  launch.numAttrs = args.overlap ? 1 : 0;
   void* arguments[] = {&parameters};
   check_cuda(
       cudaLaunchKernelExC(&launch, reinterpret_cast<const void*>(kernel.function), arguments),

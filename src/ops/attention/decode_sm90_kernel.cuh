@@ -133,17 +133,22 @@ struct DecodeWalk {
   }
 };
 
-// The loading warp: every lane holds a page's address, lane 0 starts the copies.
+// The loading warp: every lane holds a page's address. Pages that no kernel of this step writes are
+// asked for before the kernels ahead have ended, as many as the stages hold.
 template <typename Config>
 __device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& shared, int group,
                             int piece) {
   const int lane = threadIdx.x % 32;
   int count = 0;
+  bool waited = !p.older_pages_settled;
+  if (waited) ptx::wait_for_previous_kernels();
   for (DecodeWalk walk(p, piece); !walk.done(); walk.next(p)) {
     const int first_page = p.turns.first_page(walk.length) + walk.turn * Config::turn_pages;
     const int last_page = p.turns.first_page(walk.length) + p.turns.pages(walk.length);
     const std::int32_t* table =
         p.page_table + static_cast<std::int64_t>(walk.sequence) * p.page_table_stride;
+    // Pages from here on hold the newest tokens.
+    const int new_page = (walk.length - p.turns.query_rows) / 64;
     const std::byte* run = nullptr;
     for (int turn = 0; turn < walk.part_turns; ++turn, ++count) {
       const int stage = count % Config::stages;
@@ -158,6 +163,10 @@ __device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& sha
         }
       }
       const int pages = min(Config::turn_pages, last_page - first_page - turn * Config::turn_pages);
+      if (!waited && first_page + turn * Config::turn_pages + pages > new_page) {
+        ptx::wait_for_previous_kernels();
+        waited = true;
+      }
       if (count >= Config::stages) {
         ptx::mbarrier_wait(&shared.empty[group][stage], (count / Config::stages - 1) & 1);
       }
@@ -649,16 +658,15 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     blocks[side] = last - first_block[side] + 1;
   }
   ptx::named_barrier(block_barrier, Config::compute_threads);
-  if (threadIdx.x == 0) {
+  // A warp for each side, so that the two round trips overlap.
 #pragma unroll
-    for (int side = 0; side < 2; ++side) {
-      if (!has(side)) continue;
-      std::uint32_t* arrivals = p.arrivals + first_block[side];
-      const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
-      shared.is_last[side] = before + 1 == static_cast<std::uint32_t>(blocks[side]);
-      // The next launch finds the counter as this one did.
-      if (shared.is_last[side]) *arrivals = 0;
-    }
+  for (int side = 0; side < 2; ++side) {
+    if (!has(side) || threadIdx.x != 32 * side) continue;
+    std::uint32_t* arrivals = p.arrivals + first_block[side];
+    const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
+    shared.is_last[side] = before + 1 == static_cast<std::uint32_t>(blocks[side]);
+    // The next launch finds the counter as this one did.
+    if (shared.is_last[side]) *arrivals = 0;
   }
   ptx::named_barrier(block_barrier, Config::compute_threads);
 #pragma unroll
@@ -691,13 +699,13 @@ __global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const Decode
   }
   __syncthreads();
   ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernels();
   if (threadIdx.x >= Config::compute_threads) {
     const int group = uniform((threadIdx.x - Config::compute_threads) / 32);
     decode_load<Config>(p, shared, group, blockIdx.x * Config::warpgroups + group);
     return;
   }
 
+  ptx::wait_for_previous_kernels();
   const int group = uniform(threadIdx.x / 128);
   const int piece = blockIdx.x * Config::warpgroups + group;
   DecodeState<Config> state;

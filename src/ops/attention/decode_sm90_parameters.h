@@ -29,6 +29,7 @@ struct DecodeParameters {
   DecodeTurns turns;
   int group;  // query heads of a KV head
   const DecodeWorkHeader* work;
+  bool older_pages_settled;
   void* parts;  // two a block
   std::uint32_t* arrivals;
 };

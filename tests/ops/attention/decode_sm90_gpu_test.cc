@@ -141,6 +141,7 @@ class DecodeSm90 : public ::testing::Test {
     args.layer.group = &sm90_group_;
     args.page_table = table_.data();
     args.page_table_stride = stride_;
+    args.overlap = overlap_;
     workspace.plan(device_lengths.data(), static_cast<int>(lengths.size()), nullptr);
     decode_sm90(args, workspace, nullptr);
     check_cuda(cudaDeviceSynchronize(), "decode_sm90");
@@ -213,6 +214,7 @@ class DecodeSm90 : public ::testing::Test {
   KvGroup sm90_group_;
   std::vector<float> query_;
   int stride_ = 0;
+  bool overlap_ = false;
   DeviceArray<std::byte> arena_;
   DeviceArray<PageId> table_;
 };
@@ -284,6 +286,14 @@ TEST_F(DecodeSm90, PlacesOfPagesAndRepetitionChangeNoBit) {
   EXPECT_EQ(first, run(workspace));
   upload(5);
   EXPECT_EQ(first, run(workspace));
+}
+
+TEST_F(DecodeSm90, OverlapChangesNoBit) {
+  make({.query_rows = 2, .lengths = {2, 64, 65, 66, 3000, 20000}});
+  DecodeSm90Workspace workspace(shape(), 6);
+  const std::vector<float> alone = run(workspace);
+  overlap_ = true;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(alone, run(workspace));
 }
 
 TEST_F(DecodeSm90, Bfloat16OutputIsTheRoundedFloat32Output) {
