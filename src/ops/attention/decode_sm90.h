@@ -42,10 +42,10 @@ class DecodeSm90Workspace {
   DecodeSm90Shape shape_;
   int max_sequences_ = 0;
   int blocks_ = 0;
-  int pieces_ = 0;
   int sequences_ = 0;
   const std::int32_t* context_lengths_ = nullptr;
-  DeviceArray<std::byte> work_map_;
+  DeviceArray<std::byte> pieces_map_;
+  DeviceArray<std::byte> shared_pairs_;
   DeviceArray<std::int32_t> starts_;
   DeviceArray<std::byte> parts_;
   DeviceArray<std::uint32_t> arrivals_;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/error.h"
 #include "ops/attention/decode_sm90.h"
 #include "ops/attention/decode_sm90_kernels.h"
@@ -60,11 +62,12 @@ DecodeSm90Workspace::DecodeSm90Workspace(const DecodeSm90Shape& shape, int max_s
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaDeviceGetAttribute(&blocks_, cudaDevAttrMultiProcessorCount, device),
              "cudaDeviceGetAttribute");
-  pieces_ = blocks_ * kernel.warpgroups;
+  blocks_ = std::min(blocks_, max_decode_blocks);
 
-  const auto pieces = static_cast<std::size_t>(pieces_);
   const auto blocks = static_cast<std::size_t>(blocks_);
-  work_map_ = DeviceArray<std::byte>(sizeof(DecodeWorkHeader) + pieces * sizeof(DecodePiece));
+  const auto pieces = blocks * static_cast<std::size_t>(kernel.warpgroups);
+  pieces_map_ = DeviceArray<std::byte>(pieces * sizeof(DecodePiece));
+  shared_pairs_ = DeviceArray<std::byte>(blocks * sizeof(DecodeSharedPairs));
   starts_ = DeviceArray<std::int32_t>(static_cast<std::size_t>(max_sequences) + 1);
   parts_ = DeviceArray<std::byte>(2 * blocks * kernel.part_bytes);
   arrivals_ = DeviceArray<std::uint32_t>(blocks);
@@ -80,8 +83,11 @@ void DecodeSm90Workspace::plan(const std::int32_t* context_lengths, int sequence
   }
   sequences_ = sequences;
   context_lengths_ = context_lengths;
-  launch_decode_plan(turns_of(shape_, kernel_of(shape_)), context_lengths, sequences, pieces_,
-                     starts_.data(), reinterpret_cast<DecodeWorkHeader*>(work_map_.data()), stream);
+  const DecodeKernel kernel = kernel_of(shape_);
+  const DecodePlan plan = {reinterpret_cast<DecodePiece*>(pieces_map_.data()),
+                           reinterpret_cast<DecodeSharedPairs*>(shared_pairs_.data()),
+                           starts_.data(), blocks_, kernel.warpgroups};
+  launch_decode_plan(turns_of(shape_, kernel), context_lengths, sequences, plan, stream);
 }
 
 void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cudaStream_t stream) {
@@ -113,7 +119,8 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.context_lengths = workspace.context_lengths_;
   parameters.turns = turns_of(shape, kernel);
   parameters.group = shape.query_heads / shape.kv_heads;
-  parameters.work = reinterpret_cast<const DecodeWorkHeader*>(workspace.work_map_.data());
+  parameters.work = {reinterpret_cast<const DecodePiece*>(workspace.pieces_map_.data()),
+                     reinterpret_cast<const DecodeSharedPairs*>(workspace.shared_pairs_.data())};
   parameters.older_pages_settled = args.overlap;
   parameters.parts = workspace.parts_.data();
   parameters.arrivals = workspace.arrivals_.data();

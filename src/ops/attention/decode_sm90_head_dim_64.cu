@@ -5,8 +5,8 @@ namespace octet {
 // Warpgroups, stages and pages of a turn are the fastest of those measured
 // (docs/kernels/decode_sm90.md).
 DecodeKernel decode_kernel_head_dim_64(int queries, bool scaled) {
-  if (queries <= 4) return pick_decode_kernel<64, 1, 3, 2, 4>(scaled);
-  if (queries <= 8) return pick_decode_kernel<64, 2, 3, 2, 4>(scaled);
+  if (queries <= 4) return pick_decode_kernel<64, 1, 4, 3, 2>(scaled);
+  if (queries <= 8) return pick_decode_kernel<64, 2, 4, 3, 2>(scaled);
   return {};
 }
 

@@ -79,6 +79,7 @@ struct DecodeShared {
   float warp_maximum[warpgroups][4][Config::queries];
   float warp_sum[warpgroups][4][Config::queries];
   float query_scale[warpgroups][Config::queries];
+  DecodeSharedPairs shared_pairs;
   bool is_last[2];
   std::uint64_t full[warpgroups][Config::stages];
   std::uint64_t empty[warpgroups][Config::stages];
@@ -99,9 +100,11 @@ struct DecodeWalk {
   std::int32_t length;     // of the sequence
   std::int32_t pair_turns;
   std::int32_t part_turns;  // of the pair in this piece
+  std::int32_t line_turn;   // of `turn`
 
   __device__ DecodeWalk(const DecodeParameters& p, int piece_index) {
-    const DecodePiece piece = reinterpret_cast<const DecodePiece*>(p.work + 1)[piece_index];
+    const DecodePiece piece = p.work.pieces[piece_index];
+    line_turn = piece.line_turn;
     sequence = piece.sequence;
     kv_head = piece.kv_head;
     turn = piece.turn;
@@ -114,6 +117,7 @@ struct DecodeWalk {
   __device__ bool whole() const { return part_turns == pair_turns; }
   __device__ void next(const DecodeParameters& p) {
     remaining -= part_turns;
+    line_turn += part_turns;
     if (remaining == 0) return;
     turn = 0;
     if (++kv_head == p.turns.kv_heads) {
@@ -517,33 +521,85 @@ struct PartSum {
   }
 };
 
-// Adds up a pair's parts of all blocks. The reads of a batch are under way together.
+// Where the parts of all blocks are weighed and added up, once the pages are done with.
 template <typename Config>
-__device__ void merge_blocks(const DecodeParameters& p, const DecodePartInfo& info, int first_block,
-                             int blocks) {
-  constexpr int batch = 16;
-  const auto* parts = reinterpret_cast<const DecodePart<Config>*>(p.parts);
-  const int outputs = p.turns.query_rows * p.group * Config::head_dim;
-  for (int item = threadIdx.x; item < outputs; item += Config::compute_threads) {
-    const int q = item / Config::head_dim;
-    const int dimension = item % Config::head_dim;
-    PartSum total;
-    for (int begin = 0; begin < blocks; begin += batch) {
-      float output[batch];
-      float2 state[batch];
+struct DecodeMerge {
+  float factor[Config::queries][max_decode_blocks];
+  float4 output[Config::warpgroups][Config::queries * Config::head_dim / 4];
+};
+
+// Adds up a pair's parts of all blocks: each query's maximum and sum by a warp, the outputs by all
+// warpgroups, each every fourth (third, ...) part. The order is the parts', whoever comes last.
+template <typename Config>
+__device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& shared, int sequence,
+                             int kv_head, int first_block, int blocks) {
+  static_assert(sizeof(DecodeMerge<Config>) <= sizeof(shared.pages));
+  auto& merge = *reinterpret_cast<DecodeMerge<Config>*>(shared.pages);
+  const auto* parts = reinterpret_cast<const DecodePart<Config>*>(p.parts) + 2 * first_block;
+  // The first block's part is of its last pair, the others' of their first.
+  const auto part_of = [&](int block) -> const DecodePart<Config>& {
+    return parts[block == 0 ? 1 : 2 * block];
+  };
+  const int queries = p.turns.query_rows * p.group;
+  const int lane = threadIdx.x % 32;
+  for (int q = threadIdx.x / 32; q < queries; q += Config::compute_threads / 32) {
+    constexpr int rounds = max_decode_blocks / 32;
+    float2 state[rounds];
+    float highest = no_score;
 #pragma unroll
-      for (int i = 0; i < batch; ++i) {
-        output[i] = 0;
-        state[i] = {no_score, 0};
-        if (begin + i < blocks) {
-          const auto& part = parts[2 * (first_block + begin + i) + (begin + i == 0 ? 1 : 0)];
-          output[i] = __ldcg(&part.output[q][dimension]);
-          state[i] = __ldcg(&part.state[q]);
-        }
-      }
-      total.add(output, state);
+    for (int i = 0; i < rounds; ++i) {
+      const int block = lane + 32 * i;
+      state[i] = block < blocks ? __ldcg(&part_of(block).state[q]) : make_float2(no_score, 0);
     }
-    store_output<Config>(p, info.sequence, info.kv_head, q, dimension, total.output / total.sum);
+#pragma unroll
+    for (int i = 0; i < rounds; ++i) highest = fmaxf(highest, state[i].x);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
+    }
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < rounds; ++i) {
+      state[i].x = ptx::exp2_approximate(state[i].x - highest);
+      sum = fmaf(state[i].y, state[i].x, sum);
+    }
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+#pragma unroll
+    for (int i = 0; i < rounds; ++i) {
+      const int block = lane + 32 * i;
+      if (block < blocks) merge.factor[q][block] = state[i].x / sum;
+    }
+  }
+  ptx::named_barrier(block_barrier, Config::compute_threads);
+
+  constexpr int quads = Config::head_dim / 4;
+  const int group = threadIdx.x / 128;
+  for (int item = threadIdx.x % 128; item < queries * quads; item += 128) {
+    const int q = item / quads;
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll 6
+    for (int block = group; block < blocks; block += Config::warpgroups) {
+      const float4 value =
+          __ldcg(reinterpret_cast<const float4*>(part_of(block).output[q]) + item % quads);
+      const float factor = merge.factor[q][block];
+      sum.x = fmaf(value.x, factor, sum.x);
+      sum.y = fmaf(value.y, factor, sum.y);
+      sum.z = fmaf(value.z, factor, sum.z);
+      sum.w = fmaf(value.w, factor, sum.w);
+    }
+    merge.output[group][item] = sum;
+  }
+  ptx::named_barrier(block_barrier, Config::compute_threads);
+
+  for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::compute_threads) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < Config::warpgroups; ++i) {
+      sum += reinterpret_cast<const float*>(merge.output[i])[item];
+    }
+    store_output<Config>(p, sequence, kv_head, item / Config::head_dim, item % Config::head_dim,
+                         sum);
   }
 }
 
@@ -552,7 +608,7 @@ __device__ void merge_blocks(const DecodeParameters& p, const DecodePartInfo& in
 template <typename Config>
 __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
                             DecodeShared<Config>& shared, DecodeState<Config>& state, int group,
-                            int line_turn, bool is_first) {
+                            bool is_first) {
   const int warp = threadIdx.x / 32 % 4;
   const int lane = threadIdx.x % 32;
   const int row = warp * 16 + lane / 4;
@@ -592,8 +648,9 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
     }
   }
   if (!whole && threadIdx.x % 128 == 0) {
-    shared.part_info[index] = {line_turn - walk.turn, walk.pair_turns, walk.sequence,
-                               walk.kv_head,          walk.turn,       walk.turn + walk.part_turns};
+    shared.part_info[index] = {
+        walk.line_turn - walk.turn, walk.pair_turns, walk.sequence, walk.kv_head, walk.turn,
+        walk.turn + walk.part_turns};
   }
 }
 
@@ -602,78 +659,77 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
 // last block to bring one adds them up.
 template <typename Config>
 __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared) {
-  constexpr int batch = 2 * Config::warpgroups;
+  constexpr int slots = 2 * Config::warpgroups;
   const int outputs = p.turns.query_rows * p.group * Config::head_dim;
-  DecodePartInfo unfinished[2];  // the pair from blocks before, the pair on to blocks after
-  unfinished[0].pair_start = -1;
-  unfinished[1].pair_start = -1;
-  for (int first = 0; first < batch;) {
-    DecodePartInfo info = shared.part_info[first];
-    int end = first + 1;
-    if (info.pair_start >= 0) {
-      while (end < batch && (shared.part_info[end].pair_start < 0 ||
-                             shared.part_info[end].pair_start == info.pair_start)) {
-        if (shared.part_info[end].pair_start >= 0) info.end = shared.part_info[end].end;
-        ++end;
+  std::int32_t pair_start[slots];
+#pragma unroll
+  for (int i = 0; i < slots; ++i) pair_start[i] = shared.part_info[i].pair_start;
+  int shared_slot[2] = {
+      -1, -1};  // of a part of the pair from blocks before, of that on to blocks after
+  for (int slot = 0; slot < slots; ++slot) {
+    const DecodePartInfo info = shared.part_info[slot];
+    if (info.pair_start < 0) continue;
+    bool is_first = true;
+    int last = slot;
+#pragma unroll
+    for (int i = 0; i < slots; ++i) {
+      if (pair_start[i] != info.pair_start) continue;
+      if (i < slot) is_first = false;
+      if (i > slot) last = i;
+    }
+    if (!is_first) continue;
+    const bool whole = info.begin == 0 && shared.part_info[last].end == info.pair_turns;
+    const int side = info.begin > 0 ? 0 : 1;
+    if (!whole && side == 0) shared_slot[0] = slot;
+    if (!whole && side == 1) shared_slot[1] = slot;
+    auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
+    for (int item = threadIdx.x; item < outputs; item += Config::compute_threads) {
+      const int q = item / Config::head_dim;
+      const int dimension = item % Config::head_dim;
+      float output[slots];
+      float2 state[slots];
+#pragma unroll
+      for (int i = 0; i < slots; ++i) {
+        output[i] = 0;
+        state[i] = {no_score, 0};
+        if (pair_start[i] == info.pair_start) {
+          output[i] = shared.part(i).output[q][dimension];
+          state[i] = shared.part(i).state[q];
+        }
       }
-      const bool whole = info.begin == 0 && info.end == info.pair_turns;
-      const int side = info.begin > 0 ? 0 : 1;
-      if (!whole && side == 0) unfinished[0] = info;
-      if (!whole && side == 1) unfinished[1] = info;
-      auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
-      for (int item = threadIdx.x; item < outputs; item += Config::compute_threads) {
-        const int q = item / Config::head_dim;
-        const int dimension = item % Config::head_dim;
-        PartSum total;
-        for (int i = first; i < end; ++i) {
-          if (shared.part_info[i].pair_start < 0) continue;
-          const DecodePart<Config>& part = shared.part(i);
-          total.add({part.output[q][dimension]}, {part.state[q]});
-        }
-        if (whole) {
-          store_output<Config>(p, info.sequence, info.kv_head, q, dimension,
-                               total.output / total.sum);
-        } else {
-          __stcg(&to.output[q][dimension], total.output);
-          if (dimension == 0) __stcg(&to.state[q], make_float2(total.maximum, total.sum));
-        }
+      PartSum total;
+      total.add(output, state);
+      if (whole) {
+        store_output<Config>(p, info.sequence, info.kv_head, q, dimension,
+                             total.output / total.sum);
+      } else {
+        __stcg(&to.output[q][dimension], total.output);
+        if (dimension == 0) __stcg(&to.state[q], make_float2(total.maximum, total.sum));
       }
     }
-    first = end;
   }
 
-  const auto has = [&](int side) { return unfinished[side].pair_start >= 0; };
-  if (!has(0) && !has(1)) return;
-  const int active = p.work->active_pieces;
-  const int total = p.work->total_turns;
-  int first_block[2] = {};
-  int blocks[2] = {};
-#pragma unroll
-  for (int side = 0; side < 2; ++side) {
-    if (!has(side)) continue;
-    const std::int64_t start = unfinished[side].pair_start;
-    const int last =
-        owner_of(total, active, start + unfinished[side].pair_turns - 1) / Config::warpgroups;
-    first_block[side] = owner_of(total, active, start) / Config::warpgroups;
-    blocks[side] = last - first_block[side] + 1;
-  }
+  if (shared_slot[0] < 0 && shared_slot[1] < 0) return;
   ptx::named_barrier(block_barrier, Config::compute_threads);
   // A warp for each side, so that the two round trips overlap.
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    if (!has(side) || threadIdx.x != 32 * side) continue;
-    std::uint32_t* arrivals = p.arrivals + first_block[side];
+    if (shared_slot[side] < 0 || threadIdx.x != 32 * side) continue;
+    std::uint32_t* arrivals = p.arrivals + shared.shared_pairs.first_block[side];
     const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
-    shared.is_last[side] = before + 1 == static_cast<std::uint32_t>(blocks[side]);
+    shared.is_last[side] =
+        before + 1 == static_cast<std::uint32_t>(shared.shared_pairs.blocks[side]);
     // The next launch finds the counter as this one did.
     if (shared.is_last[side]) *arrivals = 0;
   }
   ptx::named_barrier(block_barrier, Config::compute_threads);
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    if (has(side) && shared.is_last[side]) {
-      merge_blocks<Config>(p, unfinished[side], first_block[side], blocks[side]);
-    }
+    if (shared_slot[side] < 0 || !shared.is_last[side]) continue;
+    const DecodePartInfo& info = shared.part_info[shared_slot[side]];
+    merge_blocks<Config>(p, shared, info.sequence, info.kv_head,
+                         shared.shared_pairs.first_block[side], shared.shared_pairs.blocks[side]);
+    ptx::named_barrier(block_barrier, Config::compute_threads);
   }
 }
 
@@ -705,14 +761,14 @@ __global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const Decode
     return;
   }
 
-  ptx::wait_for_previous_kernels();
   const int group = uniform(threadIdx.x / 128);
-  const int piece = blockIdx.x * Config::warpgroups + group;
+  if (!p.older_pages_settled) ptx::wait_for_previous_kernels();
+  if (threadIdx.x == 0) shared.shared_pairs = p.work.shared_pairs[blockIdx.x];
+  DecodeWalk walk(p, blockIdx.x * Config::warpgroups + group);
+  if (p.older_pages_settled) ptx::wait_for_previous_kernels();
   DecodeState<Config> state;
   int count = 0;
-  const int piece_turn = piece_start(p.work->total_turns, max(p.work->active_pieces, 1), piece);
-  int line_turn = piece_turn;
-  for (DecodeWalk walk(p, piece); !walk.done(); walk.next(p)) {
+  for (bool is_first = true; !walk.done(); walk.next(p), is_first = false) {
     state.clear();
     prepare_queries<Config>(p, walk, shared, group);
     ptx::fence_async_shared();
@@ -730,8 +786,7 @@ __global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const Decode
       decode_turn<Config>(p, shared, state, group, count, at_edge, edge);
       edge.first_key += 64 * Config::turn_pages;
     }
-    finish_pair<Config>(p, walk, shared, state, group, line_turn, line_turn == piece_turn);
-    line_turn += walk.part_turns;
+    finish_pair<Config>(p, walk, shared, state, group, is_first);
   }
   ptx::named_barrier(block_barrier, Config::compute_threads);
   merge_block<Config>(p, shared);

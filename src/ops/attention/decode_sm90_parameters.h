@@ -28,7 +28,7 @@ struct DecodeParameters {
 
   DecodeTurns turns;
   int group;  // query heads of a KV head
-  const DecodeWorkHeader* work;
+  DecodeWork work;
   bool older_pages_settled;
   void* parts;  // two a block
   std::uint32_t* arrivals;

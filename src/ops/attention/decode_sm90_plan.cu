@@ -9,10 +9,35 @@ namespace {
 
 constexpr int plan_threads = 256;
 
-// One block: a running sum of each sequence's turns, then each piece by bisection.
-__global__ void __launch_bounds__(plan_threads)
-    plan_kernel(DecodeTurns turns, const std::int32_t* context_lengths, int sequences, int pieces,
-                std::int32_t* starts, DecodeWorkHeader* header) {
+// A turn of the line: whose it is, and its pair's place.
+struct Turn {
+  int sequence;
+  int kv_head;
+  std::int32_t pair_start;
+  std::int32_t pair_turns;
+};
+
+__device__ Turn find_turn(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                          int sequences, const std::int32_t* starts, std::int32_t turn) {
+  // The last sequence that begins at or before the turn.
+  int low = 0;
+  int high = sequences;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (starts[middle] <= turn) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const std::int32_t of_head = turns.turns(context_lengths[low]);
+  const int kv_head = (turn - starts[low]) / of_head;
+  return {low, kv_head, starts[low] + kv_head * of_head, of_head};
+}
+
+// starts[i]: turns of the sequences before i. Returns the sum of all.
+__device__ std::int32_t sum_turns(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                                  int sequences, std::int32_t* starts) {
   __shared__ std::int32_t sums[plan_threads];
   __shared__ std::int32_t carried;
   const int thread = static_cast<int>(threadIdx.x);
@@ -37,44 +62,59 @@ __global__ void __launch_bounds__(plan_threads)
     if (thread == 0) carried += sums[plan_threads - 1];
     __syncthreads();
   }
+  return carried;
+}
 
-  const std::int32_t total = carried;
+// One block.
+__global__ void __launch_bounds__(plan_threads)
+    plan_kernel(const DecodeTurns turns, const std::int32_t* context_lengths, int sequences,
+                const DecodePlan plan) {
+  const std::int32_t total = sum_turns(turns, context_lengths, sequences, plan.starts);
+  const int pieces = plan.blocks * plan.warpgroups;
   const int active = min(pieces, total);
-  if (thread == 0) *header = {total, active, {0, 0}};
-  auto* map = reinterpret_cast<DecodePiece*>(header + 1);
-  for (int index = thread; index < pieces; index += plan_threads) {
+  const auto start = [&](int piece) {
+    return piece < active ? piece_start(total, active, piece) : total;
+  };
+  const auto find = [&](std::int32_t turn) {
+    return find_turn(turns, context_lengths, sequences, plan.starts, turn);
+  };
+  for (int index = static_cast<int>(threadIdx.x); index < pieces; index += plan_threads) {
     DecodePiece piece = {};
-    if (index < active) {
-      const std::int32_t first = piece_start(total, active, index);
-      piece.turns = piece_start(total, active, index + 1) - first;
-      // The last sequence that begins at or before the turn.
-      int low = 0;
-      int high = sequences;
-      while (high - low > 1) {
-        const int middle = (low + high) / 2;
-        if (starts[middle] <= first) {
-          low = middle;
-        } else {
-          high = middle;
-        }
-      }
-      const std::int32_t of_head = turns.turns(context_lengths[low]);
-      piece.sequence = low;
-      piece.length = context_lengths[low];
-      piece.kv_head = (first - starts[low]) / of_head;
-      piece.turn = (first - starts[low]) % of_head;
+    piece.line_turn = start(index);
+    piece.turns = start(index + 1) - piece.line_turn;
+    if (piece.turns > 0) {
+      const Turn turn = find(piece.line_turn);
+      piece.sequence = turn.sequence;
+      piece.kv_head = turn.kv_head;
+      piece.turn = piece.line_turn - turn.pair_start;
+      piece.length = context_lengths[turn.sequence];
     }
-    map[index] = piece;
+    plan.pieces[index] = piece;
+  }
+  for (int block = static_cast<int>(threadIdx.x); block < plan.blocks; block += plan_threads) {
+    const std::int32_t begin = start(block * plan.warpgroups);
+    const std::int32_t end = start((block + 1) * plan.warpgroups);
+    DecodeSharedPairs shared = {};
+    const auto share = [&](int side, const Turn& turn) {
+      const int last = owner_of(total, active, turn.pair_start + turn.pair_turns - 1);
+      shared.first_block[side] = owner_of(total, active, turn.pair_start) / plan.warpgroups;
+      shared.blocks[side] = last / plan.warpgroups - shared.first_block[side] + 1;
+    };
+    if (end > begin) {
+      const Turn first = find(begin);
+      const Turn last = find(end - 1);
+      if (first.pair_start < begin) share(0, first);
+      if (last.pair_start >= begin && last.pair_start + last.pair_turns > end) share(1, last);
+    }
+    plan.shared_pairs[block] = shared;
   }
 }
 
 }  // namespace
 
 void launch_decode_plan(const DecodeTurns& turns, const std::int32_t* context_lengths,
-                        int sequences, int pieces, std::int32_t* starts, DecodeWorkHeader* map,
-                        cudaStream_t stream) {
-  plan_kernel<<<1, plan_threads, 0, stream>>>(turns, context_lengths, sequences, pieces, starts,
-                                              map);
+                        int sequences, const DecodePlan& plan, cudaStream_t stream) {
+  plan_kernel<<<1, plan_threads, 0, stream>>>(turns, context_lengths, sequences, plan);
   check_cuda(cudaGetLastError(), "launch of the decode plan");
 }
 

@@ -39,16 +39,27 @@ struct alignas(16) DecodePiece {
   std::int32_t sequence;
   std::int32_t kv_head;
   std::int32_t turn;
-  std::int32_t turns;   // of the piece, over as many pairs as it takes
-  std::int32_t length;  // of the sequence
-  std::int32_t unused[3];
+  std::int32_t turns;      // of the piece, over as many pairs as it takes
+  std::int32_t length;     // of the sequence
+  std::int32_t line_turn;  // the piece's first turn in the line
+  std::int32_t unused[2];
 };
 
-// The work map in device memory: this header, then one DecodePiece a warpgroup.
-struct alignas(16) DecodeWorkHeader {
-  std::int32_t total_turns;
-  std::int32_t active_pieces;  // the rest are empty
-  std::int32_t unused[2];
+// Which blocks share a block's first pair, where it began in an earlier one, and its last pair,
+// where it goes on in a later one. Found here, not at the end of a launch, where each division
+// would count.
+struct alignas(16) DecodeSharedPairs {
+  std::int32_t first_block[2];
+  std::int32_t blocks[2];  // 0: the pair is not shared
+};
+
+// Blocks of a launch, at most: one for each multiprocessor.
+inline constexpr int max_decode_blocks = 160;
+
+// What a launch reads of the work map, in device memory.
+struct DecodeWork {
+  const DecodePiece* pieces;              // one a warpgroup
+  const DecodeSharedPairs* shared_pairs;  // one a block
 };
 
 // The line's turn at which a piece begins, and the piece that owns a turn.
@@ -60,9 +71,15 @@ __host__ __device__ inline std::int32_t owner_of(std::int64_t total, int pieces,
   return static_cast<std::int32_t>(((turn + 1) * pieces - 1) / total);
 }
 
-// Fills `map` from the lengths. starts: scratch of sequences + 1 elements.
+// Where the plan writes. starts: scratch of sequences + 1 elements.
+struct DecodePlan {
+  DecodePiece* pieces;
+  DecodeSharedPairs* shared_pairs;
+  std::int32_t* starts;
+  int blocks;
+  int warpgroups;  // of a block
+};
 void launch_decode_plan(const DecodeTurns& turns, const std::int32_t* context_lengths,
-                        int sequences, int pieces, std::int32_t* starts, DecodeWorkHeader* map,
-                        cudaStream_t stream);
+                        int sequences, const DecodePlan& plan, cudaStream_t stream);
 
 }  // namespace octet
