@@ -542,6 +542,7 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
   };
   const int queries = p.turns.query_rows * p.group;
   const int lane = threadIdx.x % 32;
+#pragma unroll 1
   for (int q = threadIdx.x / 32; q < queries; q += Config::compute_threads / 32) {
     constexpr int rounds = max_decode_blocks / 32;
     float2 state[rounds];
@@ -575,6 +576,7 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
 
   constexpr int quads = Config::head_dim / 4;
   const int group = threadIdx.x / 128;
+#pragma unroll 1
   for (int item = threadIdx.x % 128; item < queries * quads; item += 128) {
     const int q = item / quads;
     float4 sum = {0, 0, 0, 0};
@@ -592,6 +594,7 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
   }
   ptx::named_barrier(block_barrier, Config::compute_threads);
 
+#pragma unroll 1
   for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::compute_threads) {
     float sum = 0;
 #pragma unroll
@@ -666,6 +669,8 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
   for (int i = 0; i < slots; ++i) pair_start[i] = shared.part_info[i].pair_start;
   int shared_slot[2] = {
       -1, -1};  // of a part of the pair from blocks before, of that on to blocks after
+  // Unrolled, code that runs once a launch would cost more to fetch than to run.
+#pragma unroll 1
   for (int slot = 0; slot < slots; ++slot) {
     const DecodePartInfo info = shared.part_info[slot];
     if (info.pair_start < 0) continue;
@@ -683,6 +688,7 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     if (!whole && side == 0) shared_slot[0] = slot;
     if (!whole && side == 1) shared_slot[1] = slot;
     auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
+#pragma unroll 1
     for (int item = threadIdx.x; item < outputs; item += Config::compute_threads) {
       const int q = item / Config::head_dim;
       const int dimension = item % Config::head_dim;
@@ -712,9 +718,9 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
   if (shared_slot[0] < 0 && shared_slot[1] < 0) return;
   ptx::named_barrier(block_barrier, Config::compute_threads);
   // A warp for each side, so that the two round trips overlap.
-#pragma unroll
-  for (int side = 0; side < 2; ++side) {
-    if (shared_slot[side] < 0 || threadIdx.x != 32 * side) continue;
+  const auto slot_of = [&](int side) { return side == 0 ? shared_slot[0] : shared_slot[1]; };
+  if (threadIdx.x % 32 == 0 && threadIdx.x < 64 && slot_of(threadIdx.x / 32) >= 0) {
+    const int side = threadIdx.x / 32;
     std::uint32_t* arrivals = p.arrivals + shared.shared_pairs.first_block[side];
     const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
     shared.is_last[side] =
@@ -723,10 +729,10 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     if (shared.is_last[side]) *arrivals = 0;
   }
   ptx::named_barrier(block_barrier, Config::compute_threads);
-#pragma unroll
+#pragma unroll 1
   for (int side = 0; side < 2; ++side) {
-    if (shared_slot[side] < 0 || !shared.is_last[side]) continue;
-    const DecodePartInfo& info = shared.part_info[shared_slot[side]];
+    if (slot_of(side) < 0 || !shared.is_last[side]) continue;
+    const DecodePartInfo& info = shared.part_info[slot_of(side)];
     merge_blocks<Config>(p, shared, info.sequence, info.kv_head,
                          shared.shared_pairs.first_block[side], shared.shared_pairs.blocks[side]);
     ptx::named_barrier(block_barrier, Config::compute_threads);
