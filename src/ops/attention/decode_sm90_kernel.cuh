@@ -80,6 +80,8 @@ struct DecodeShared {
   float warp_sum[warpgroups][4][Config::queries];
   float query_scale[warpgroups][Config::queries];
   DecodeSharedPairs shared_pairs;
+  // Slots of the parts of a pair that is shared with blocks before, and with blocks after; or -1.
+  int shared_slot[2];
   bool is_last[2];
   std::uint64_t full[warpgroups][Config::stages];
   std::uint64_t empty[warpgroups][Config::stages];
@@ -661,17 +663,16 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
 // that goes on in another block, before or after, the block's part goes to global memory, and the
 // last block to bring one adds them up.
 template <typename Config>
-__device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared) {
+__device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared, int group) {
   constexpr int slots = 2 * Config::warpgroups;
   const int outputs = p.turns.query_rows * p.group * Config::head_dim;
   std::int32_t pair_start[slots];
 #pragma unroll
   for (int i = 0; i < slots; ++i) pair_start[i] = shared.part_info[i].pair_start;
-  int shared_slot[2] = {
-      -1, -1};  // of a part of the pair from blocks before, of that on to blocks after
-  // Unrolled, code that runs once a launch would cost more to fetch than to run.
+    // The warpgroup in whose piece a pair begins adds up its parts; the others have no work with
+    // it, which is quicker than that all of them look at all slots.
 #pragma unroll 1
-  for (int slot = 0; slot < slots; ++slot) {
+  for (int slot = 2 * group; slot < 2 * group + 2; ++slot) {
     const DecodePartInfo info = shared.part_info[slot];
     if (info.pair_start < 0) continue;
     bool is_first = true;
@@ -685,11 +686,10 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     if (!is_first) continue;
     const bool whole = info.begin == 0 && shared.part_info[last].end == info.pair_turns;
     const int side = info.begin > 0 ? 0 : 1;
-    if (!whole && side == 0) shared_slot[0] = slot;
-    if (!whole && side == 1) shared_slot[1] = slot;
+    if (!whole && threadIdx.x % 128 == 0) shared.shared_slot[side] = slot;
     auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
 #pragma unroll 1
-    for (int item = threadIdx.x; item < outputs; item += Config::compute_threads) {
+    for (int item = threadIdx.x % 128; item < outputs; item += 128) {
       const int q = item / Config::head_dim;
       const int dimension = item % Config::head_dim;
       float output[slots];
@@ -714,12 +714,9 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
       }
     }
   }
-
-  if (shared_slot[0] < 0 && shared_slot[1] < 0) return;
   ptx::named_barrier(block_barrier, Config::compute_threads);
   // A warp for each side, so that the two round trips overlap.
-  const auto slot_of = [&](int side) { return side == 0 ? shared_slot[0] : shared_slot[1]; };
-  if (threadIdx.x % 32 == 0 && threadIdx.x < 64 && slot_of(threadIdx.x / 32) >= 0) {
+  if (threadIdx.x % 32 == 0 && threadIdx.x < 64 && shared.shared_slot[threadIdx.x / 32] >= 0) {
     const int side = threadIdx.x / 32;
     std::uint32_t* arrivals = p.arrivals + shared.shared_pairs.first_block[side];
     const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
@@ -731,8 +728,8 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
   ptx::named_barrier(block_barrier, Config::compute_threads);
 #pragma unroll 1
   for (int side = 0; side < 2; ++side) {
-    if (slot_of(side) < 0 || !shared.is_last[side]) continue;
-    const DecodePartInfo& info = shared.part_info[slot_of(side)];
+    if (shared.shared_slot[side] < 0 || !shared.is_last[side]) continue;
+    const DecodePartInfo& info = shared.part_info[shared.shared_slot[side]];
     merge_blocks<Config>(p, shared, info.sequence, info.kv_head,
                          shared.shared_pairs.first_block[side], shared.shared_pairs.blocks[side]);
     ptx::named_barrier(block_barrier, Config::compute_threads);
@@ -756,6 +753,7 @@ __global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const Decode
       ptx::mbarrier_init(&shared.empty[threadIdx.x][stage], 4);
     }
     ptx::mbarrier_init_fence();
+    if (threadIdx.x < 2) shared.shared_slot[threadIdx.x] = -1;
     shared.part_info[2 * threadIdx.x].pair_start = -1;
     shared.part_info[2 * threadIdx.x + 1].pair_start = -1;
   }
@@ -795,7 +793,7 @@ __global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const Decode
     finish_pair<Config>(p, walk, shared, state, group, is_first);
   }
   ptx::named_barrier(block_barrier, Config::compute_threads);
-  merge_block<Config>(p, shared);
+  merge_block<Config>(p, shared, group);
 }
 
 }  // namespace octet
