@@ -22,8 +22,6 @@ namespace octet {
 inline constexpr float low_term = 1.0f / 16.0f;
 // Below every score, yet finite: the difference of two of them is 0 and not NaN.
 inline constexpr float no_score = -1e30f;
-// Named barriers 1, 2, ... are the warpgroups' own.
-inline constexpr int block_barrier = 15;
 
 // head_dim; column_groups: four queries each (a query row of one head); warpgroups of a block;
 // stages of loads in flight for each; pages of a turn; whether each token has its scales.
@@ -545,7 +543,7 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
   const int queries = p.turns.query_rows * p.group;
   const int lane = threadIdx.x % 32;
 #pragma unroll 1
-  for (int q = threadIdx.x / 32; q < queries; q += Config::compute_threads / 32) {
+  for (int q = threadIdx.x / 32; q < queries; q += Config::threads / 32) {
     constexpr int rounds = max_decode_blocks / 32;
     float2 state[rounds];
     float highest = no_score;
@@ -574,12 +572,13 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
       if (block < blocks) merge.factor[q][block] = state[i].x / sum;
     }
   }
-  ptx::named_barrier(block_barrier, Config::compute_threads);
+  __syncthreads();
 
   constexpr int quads = Config::head_dim / 4;
   const int group = threadIdx.x / 128;
 #pragma unroll 1
-  for (int item = threadIdx.x % 128; item < queries * quads; item += 128) {
+  for (int item = threadIdx.x % 128; item < queries * quads && group < Config::warpgroups;
+       item += 128) {
     const int q = item / quads;
     float4 sum = {0, 0, 0, 0};
 #pragma unroll 6
@@ -594,10 +593,10 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
     }
     merge.output[group][item] = sum;
   }
-  ptx::named_barrier(block_barrier, Config::compute_threads);
+  __syncthreads();
 
 #pragma unroll 1
-  for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::compute_threads) {
+  for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::threads) {
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < Config::warpgroups; ++i) {
@@ -626,11 +625,16 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
     }
     if (lane < 4) shared.warp_sum[group][warp][column + 4 * n] = state.sum[n];
   }
+  const int index = 2 * group + (is_first ? 0 : 1);
+  const bool whole = walk.whole();
+  if (!whole && threadIdx.x % 128 == 0) {
+    shared.part_info[index] = {
+        walk.line_turn - walk.turn, walk.pair_turns, walk.sequence, walk.kv_head, walk.turn,
+        walk.turn + walk.part_turns};
+  }
   ptx::named_barrier(1 + group, 128);
 
-  const int index = 2 * group + (is_first ? 0 : 1);
   DecodePart<Config>& part = shared.part(index);
-  const bool whole = walk.whole();
 #pragma unroll
   for (int n = 0; n < Config::column_groups; ++n) {
     const int q = column + 4 * n;
@@ -652,11 +656,6 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
       }
     }
   }
-  if (!whole && threadIdx.x % 128 == 0) {
-    shared.part_info[index] = {
-        walk.line_turn - walk.turn, walk.pair_turns, walk.sequence, walk.kv_head, walk.turn,
-        walk.turn + walk.part_turns};
-  }
 }
 
 // Adds up the parts that the block's pieces left. Pairs that are whole then are done; of a pair
@@ -672,7 +671,7 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     // The warpgroup in whose piece a pair begins adds up its parts; the others have no work with
     // it, which is quicker than that all of them look at all slots.
 #pragma unroll 1
-  for (int slot = 2 * group; slot < 2 * group + 2; ++slot) {
+  for (int slot = 2 * group; slot < min(2 * group + 2, slots); ++slot) {
     const DecodePartInfo info = shared.part_info[slot];
     if (info.pair_start < 0) continue;
     bool is_first = true;
@@ -714,7 +713,7 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
       }
     }
   }
-  ptx::named_barrier(block_barrier, Config::compute_threads);
+  __syncthreads();
   // A warp for each side, so that the two round trips overlap.
   if (threadIdx.x % 32 == 0 && threadIdx.x < 64 && shared.shared_slot[threadIdx.x / 32] >= 0) {
     const int side = threadIdx.x / 32;
@@ -725,14 +724,14 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     // The next launch finds the counter as this one did.
     if (shared.is_last[side]) *arrivals = 0;
   }
-  ptx::named_barrier(block_barrier, Config::compute_threads);
+  __syncthreads();
 #pragma unroll 1
   for (int side = 0; side < 2; ++side) {
     if (shared.shared_slot[side] < 0 || !shared.is_last[side]) continue;
     const DecodePartInfo& info = shared.part_info[shared.shared_slot[side]];
     merge_blocks<Config>(p, shared, info.sequence, info.kv_head,
                          shared.shared_pairs.first_block[side], shared.shared_pairs.blocks[side]);
-    ptx::named_barrier(block_barrier, Config::compute_threads);
+    __syncthreads();
   }
 }
 
@@ -742,33 +741,13 @@ __device__ __forceinline__ int uniform(unsigned value) {
   return static_cast<int>(__shfl_sync(~0u, value, 0));
 }
 
+// A computing warpgroup's piece, from its first page to what it leaves for the block.
 template <typename Config>
-__global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const DecodeParameters p) {
-  extern __shared__ std::uint8_t raw[];
-  auto& shared = *reinterpret_cast<DecodeShared<Config>*>(
-      raw + (1024 - ptx::shared_address(raw) % 1024) % 1024);
-  if (threadIdx.x < Config::warpgroups) {
-    for (int stage = 0; stage < Config::stages; ++stage) {
-      ptx::mbarrier_init(&shared.full[threadIdx.x][stage], 1);
-      ptx::mbarrier_init(&shared.empty[threadIdx.x][stage], 4);
-    }
-    ptx::mbarrier_init_fence();
-    if (threadIdx.x < 2) shared.shared_slot[threadIdx.x] = -1;
-    shared.part_info[2 * threadIdx.x].pair_start = -1;
-    shared.part_info[2 * threadIdx.x + 1].pair_start = -1;
-  }
-  __syncthreads();
-  ptx::launch_next_kernel();
-  if (threadIdx.x >= Config::compute_threads) {
-    const int group = uniform((threadIdx.x - Config::compute_threads) / 32);
-    decode_load<Config>(p, shared, group, blockIdx.x * Config::warpgroups + group);
-    return;
-  }
-
-  const int group = uniform(threadIdx.x / 128);
+__device__ void decode_piece(const DecodeParameters& p, DecodeShared<Config>& shared, int group,
+                             int piece) {
   if (!p.older_pages_settled) ptx::wait_for_previous_kernels();
   if (threadIdx.x == 0) shared.shared_pairs = p.work.shared_pairs[blockIdx.x];
-  DecodeWalk walk(p, blockIdx.x * Config::warpgroups + group);
+  DecodeWalk walk(p, piece);
   if (p.older_pages_settled) ptx::wait_for_previous_kernels();
   DecodeState<Config> state;
   int count = 0;
@@ -792,7 +771,35 @@ __global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const Decode
     }
     finish_pair<Config>(p, walk, shared, state, group, is_first);
   }
-  ptx::named_barrier(block_barrier, Config::compute_threads);
+}
+
+template <typename Config>
+__global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const DecodeParameters p) {
+  extern __shared__ std::uint8_t raw[];
+  auto& shared = *reinterpret_cast<DecodeShared<Config>*>(
+      raw + (1024 - ptx::shared_address(raw) % 1024) % 1024);
+  if (threadIdx.x < Config::warpgroups) {
+    for (int stage = 0; stage < Config::stages; ++stage) {
+      ptx::mbarrier_init(&shared.full[threadIdx.x][stage], 1);
+      ptx::mbarrier_init(&shared.empty[threadIdx.x][stage], 4);
+    }
+    ptx::mbarrier_init_fence();
+    if (threadIdx.x < 2) shared.shared_slot[threadIdx.x] = -1;
+    shared.part_info[2 * threadIdx.x].pair_start = -1;
+    shared.part_info[2 * threadIdx.x + 1].pair_start = -1;
+  }
+  __syncthreads();
+  ptx::launch_next_kernel();
+  const int group = uniform(threadIdx.x / 128);
+  if (threadIdx.x >= Config::compute_threads) {
+    const int loader = uniform((threadIdx.x - Config::compute_threads) / 32);
+    decode_load<Config>(p, shared, loader, blockIdx.x * Config::warpgroups + loader);
+  } else {
+    decode_piece<Config>(p, shared, group, blockIdx.x * Config::warpgroups + group);
+  }
+  // The loading warps come along, since a barrier of all threads is the plainest; they have no
+  // slots.
+  __syncthreads();
   merge_block<Config>(p, shared, group);
 }
 
