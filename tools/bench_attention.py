@@ -2,17 +2,28 @@
 """Runs the decode benchmark's cases on this machine's GPU, and prints their table.
 
     tools/bench_attention.py run --octet build-cuda/octet --output FILE.jsonl [--no-overlap]
-    tools/bench_attention.py table FILE.jsonl
+    tools/bench_attention.py table [--write]
 
-`run` writes one JSON object of `octet bench attention --json --check` a line; `table` prints such a
-file as Markdown.
+`run` writes one JSON object of `octet bench attention --json --check` a line, with its date. `table`
+prints docs/benchmarks/*.jsonl as Markdown, or puts it between the markers of docs/benchmarks.md.
 """
 
 import argparse
+import datetime
 import json
 import pathlib
 import subprocess
 import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+# What the document holds, in its order: a file in docs/benchmarks/ and how `run` was called for it.
+RUNS = [
+    ("h200_decode.jsonl", ""),
+    ("h200_decode_no_overlap.jsonl", " --no-overlap"),
+]
+BEGIN = "<!-- decode figures: begin (tools/bench_attention.py table --write) -->"
+END = "<!-- decode figures: end -->"
 
 # head_dim, heads, batch, context, and what else the case needs.
 CASES = [
@@ -50,6 +61,7 @@ def run_cases(arguments):
             print(f"bench_attention: {' '.join(command)} ended with {done.returncode}", file=sys.stderr)
             return 1
         report = json.loads(done.stdout)
+        report["date"] = datetime.date.today().isoformat()
         lines.append(json.dumps(report))
         print(row_of(report), flush=True)
     pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -75,13 +87,36 @@ def row_of(report):
     return "| " + " | ".join(cells) + " |"
 
 
+def table_of(name, flags):
+    """The lines of one file: machine, date and command, then the table."""
+    text = (ROOT / "docs" / "benchmarks" / name).read_text(encoding="utf-8")
+    reports = [json.loads(line) for line in text.splitlines()]
+    dates = sorted({report["date"] for report in reports})
+    devices = sorted({report["device"] for report in reports})
+    command = ("tools/bench_attention.py run --octet build-cuda/octet --output "
+               f"docs/benchmarks/{name}{flags}")
+    return [
+        f"{', '.join(devices)}, {', '.join(dates)}, `{command}`:",
+        "",
+        "| head_dim, heads | batch x context | scales | us | TB/s | of the read rate | error "
+        "| error, bfloat16 output |",
+        "|---|---|---|---|---|---|---|---|",
+        *[row_of(report) for report in reports],
+    ]
+
+
 def print_table(arguments):
-    text = pathlib.Path(arguments.file).read_text(encoding="utf-8")
-    print("| head_dim, heads | batch x context | scales | us | TB/s | of the read rate | error "
-          "| error, bfloat16 output |")
-    print("|---|---|---|---|---|---|---|---|")
-    for line in text.splitlines():
-        print(row_of(json.loads(line)))
+    tables = "\n\n".join("\n".join(table_of(name, flags)) for name, flags in RUNS)
+    if not arguments.write:
+        print(tables)
+        return 0
+    document = DOCUMENT.read_text(encoding="utf-8")
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        print(f"bench_attention: {DOCUMENT} lacks the markers of the decode figures", file=sys.stderr)
+        return 1
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{tables}\n{END}{after}", encoding="utf-8")
     return 0
 
 
@@ -94,8 +129,8 @@ def main():
     run.add_argument("--no-overlap", action="store_true",
                      help="let no launch begin before the one ahead has ended")
     run.set_defaults(action=run_cases)
-    table = commands.add_parser("table", help="print the table of a run")
-    table.add_argument("file")
+    table = commands.add_parser("table", help="print the tables of the runs in docs/benchmarks/")
+    table.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
     table.set_defaults(action=print_table)
     arguments = parser.parse_args()
     return arguments.action(arguments)

@@ -65,8 +65,24 @@ __device__ __forceinline__ void fence_async_shared() {
 
 // --- Barrier 1..15 among `threads` threads of the block.
 
-__device__ __forceinline__ void named_barrier(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+// The number is an immediate: one in a register would claim all sixteen.
+template <int barrier, int threads>
+__device__ __forceinline__ void named_barrier() {
+  asm volatile("bar.sync %0, %1;" ::"n"(barrier), "n"(threads) : "memory");
+}
+
+// A barrier of its own for each warpgroup, of up to four; `group` is the same in all its threads.
+__device__ __forceinline__ void warpgroup_barrier(int group) {
+  switch (group) {
+    case 0:
+      return named_barrier<1, 128>();
+    case 1:
+      return named_barrier<2, 128>();
+    case 2:
+      return named_barrier<3, 128>();
+    default:
+      return named_barrier<4, 128>();
+  }
 }
 
 // --- wgmma: four warps multiply a 64-row A by a B of 8 n columns, both in shared memory, both with

@@ -41,6 +41,7 @@ struct DecodeConfig {
   static constexpr int scale_bytes = scaled ? 256 : 0;
   static constexpr int panel_row = head_dim < 128 ? head_dim : 128;
   static constexpr int value_blocks = head_dim / 64;
+  static_assert(warpgroups <= 4, "each has a barrier of its own");
   static constexpr int compute_threads = 128 * warpgroups;
   static constexpr int threads = compute_threads + 32 * warpgroups;
 };
@@ -425,7 +426,7 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
     }
     if (lane < 4) shared.warp_maximum[group][warp][column + 4 * n] = maximum[n];
   }
-  ptx::named_barrier(1 + group, 128);
+  ptx::warpgroup_barrier(group);
 
   // Weights, the largest 256, as two terms; the row sum is that of the rounded weights. Lanes four
   // apart hold neighbouring tokens and swap terms, so that each writes one word: the even one four
@@ -457,7 +458,7 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
     }
   }
   ptx::fence_async_shared();
-  ptx::named_barrier(1 + group, 128);
+  ptx::warpgroup_barrier(group);
 
   float t[Config::value_blocks][4 * groups];
   decode_products(shared, group, stage, t);
@@ -632,7 +633,7 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
         walk.line_turn - walk.turn, walk.pair_turns, walk.sequence, walk.kv_head, walk.turn,
         walk.turn + walk.part_turns};
   }
-  ptx::named_barrier(1 + group, 128);
+  ptx::warpgroup_barrier(group);
 
   DecodePart<Config>& part = shared.part(index);
 #pragma unroll
@@ -755,7 +756,7 @@ __device__ void decode_piece(const DecodeParameters& p, DecodeShared<Config>& sh
     state.clear();
     prepare_queries<Config>(p, walk, shared, group);
     ptx::fence_async_shared();
-    ptx::named_barrier(1 + group, 128);
+    ptx::warpgroup_barrier(group);
     DecodeEdge edge;
     edge.visible_first = p.turns.first_key(walk.length);
     edge.visible_last = walk.length;
