@@ -16,7 +16,7 @@ demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT_FILES ?= $$(git ls-files 'src/*.cc')
 clang_format := git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format-14
 
-.PHONY: help build cuda test-gpu model models demo test test-asan test-tsan fuzz format check-format lint clean
+.PHONY: help build cuda test-gpu model models demo benchmarks test test-asan test-tsan fuzz format check-format lint clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z -]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -49,6 +49,9 @@ models: ## fetch all the models that the tests use (0.84 GB) into models/
 demo: build model ## a real model reads a long document from a bfloat16 and an fp8 cache
 	@python3 tools/demo.py --octet build/octet --model $(demo_model) \
 	  --document $(DEMO_DOCUMENT) --output build/demo.json
+
+benchmarks: build model ## measure the cache formats (about 15 min); rewrites the tables of the docs
+	@python3 tools/bench_cpu.py --octet build/octet --model $(demo_model)
 
 test: models ## build and run all the tests
 	@tools/install_packages.sh build test

@@ -115,16 +115,17 @@ void run_kl(const KlFlags& flags) {
 
 void add_eval(CLI::App& program, CommandAction* run) {
   CLI::App* eval = program.add_subcommand("eval", "Measure what a cache policy costs in accuracy");
-  eval->require_subcommand(1);
+  eval->callback([eval] {
+    if (eval->get_subcommands().empty()) throw CLI::RequiredError("eval: a subcommand (kl)");
+  });
   CLI::App* command = eval->add_subcommand(
       "kl", "KL divergence of the model's predictions to those with another cache");
   const auto flags = std::make_shared<KlFlags>();
   add_model_flag(*command, &flags->model);
   command->add_option("--text", flags->text, "File to read, teacher-forced (-: standard input)")
       ->required();
-  command
-      ->add_option("--context", flags->context,
-                   "Tokens of the text to read (default: all that the model's context holds)")
+  add_number(*command, "--context", &flags->context,
+             "Tokens of the text to read (default: all that the model's context holds)")
       ->check(CLI::PositiveNumber);
   command->add_option("--reference", flags->reference, "Cache format to compare with")
       ->capture_default_str();

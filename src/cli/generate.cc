@@ -170,25 +170,24 @@ void run_generate(const GenerateFlags& flags) {
 
 void add_sampling_flags(CLI::App& command, SamplingParams* sampling) {
   const std::string group = "Sampling";
-  command.add_option("--max-tokens", sampling->max_tokens, "Most tokens of the answer")
-      ->capture_default_str()
+  add_number(command, "--max-tokens", &sampling->max_tokens, "Most tokens of the answer")
+      ->default_str(std::to_string(sampling->max_tokens))
       ->group(group);
-  command.add_option("--temperature", sampling->temperature, "0: always the most likely token")
-      ->capture_default_str()
+  add_number(command, "--temperature", &sampling->temperature, "0: always the most likely token")
+      ->default_str("0")
       ->group(group);
-  command.add_option("--top-k", sampling->top_k, "Keep the K most likely tokens (0: all)")
-      ->capture_default_str()
+  add_number(command, "--top-k", &sampling->top_k, "Keep the K most likely tokens (0: all)")
+      ->default_str("0")
       ->group(group);
-  command
-      .add_option("--top-p", sampling->top_p,
-                  "Keep the most likely tokens that reach probability P")
-      ->capture_default_str()
+  add_number(command, "--top-p", &sampling->top_p,
+             "Keep the most likely tokens that reach probability P")
+      ->default_str("1")
       ->group(group);
-  command
-      .add_option("--min-p", sampling->min_p, "Keep tokens at least P times as likely as the best")
-      ->capture_default_str()
+  add_number(command, "--min-p", &sampling->min_p,
+             "Keep tokens at least P times as likely as the best")
+      ->default_str("0")
       ->group(group);
-  command.add_option("--seed", sampling->seed, "Seed of the draws (default: a new one each time)")
+  add_number(command, "--seed", &sampling->seed, "Seed of the draws (default: a new one each time)")
       ->group(group);
   command.add_option("--stop", sampling->stop, "End before this text; may be given more than once")
       ->take_all()
@@ -197,9 +196,8 @@ void add_sampling_flags(CLI::App& command, SamplingParams* sampling) {
       ->group(group);
   command.add_flag("--ignore-eos", sampling->ignore_eos, "Do not end at the model's end tokens")
       ->group(group);
-  command
-      .add_option("--logprobs", sampling->logprobs,
-                  "Report each token's log-probability and the K most likely (with --json)")
+  add_number(command, "--logprobs", &sampling->logprobs,
+             "Report each token's log-probability and the K most likely (with --json)")
       ->group(group);
 }
 
@@ -215,9 +213,8 @@ void add_generate(CLI::App& program, CommandAction* run) {
   command->add_flag("--chat", flags->chat,
                     "The prompt is a user's turn in the model's chat template");
   command->add_option("--system", flags->system, "System turn before it (with --chat)");
-  command
-      ->add_option("--max-model-len", flags->max_model_len,
-                   "Longest prompt and answer together (default: the model's context)")
+  add_number(*command, "--max-model-len", &flags->max_model_len,
+             "Longest prompt and answer together (default: the model's context)")
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--prefill-chunk,--max-num-batched-tokens", flags->prefill_chunk,

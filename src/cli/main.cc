@@ -47,7 +47,6 @@ int main(int argc, char** argv) {
                    "octet"};
   program.set_version_flag("--version", octet::version_text(),
                            "Print version and build, then exit");
-  program.require_subcommand(1);
   octet::CommandAction run;
   octet::add_generate(program, &run);
   octet::add_inspect(program, &run);
@@ -57,6 +56,8 @@ int main(int argc, char** argv) {
 
   try {
     program.parse(argc, argv);
+    // Checked here, because CLI11 would name this rather than an unknown word.
+    if (!run) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::Success& success) {
     return program.exit(success);  // --help and --version
   } catch (const CLI::ParseError& error) {

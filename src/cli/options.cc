@@ -24,9 +24,8 @@ void CacheFlags::add_to(CLI::App& command) {
                   "Scales of 8-bit formats: auto, dynamic (per token and KV head), unit (1.0)")
       ->capture_default_str()
       ->group(group);
-  command
-      .add_option("--kv-cache-memory-bytes", memory_bytes,
-                  "Bytes of the cache (default: what the context needs)")
+  add_number(command, "--kv-cache-memory-bytes", &memory_bytes,
+             "Bytes of the cache (default: what the context needs)")
       ->check(CLI::PositiveNumber)
       ->group(group);
 }
@@ -43,7 +42,7 @@ void MachineFlags::add_to(CLI::App& command) {
   command.add_option("--instruction-set", instruction_set, "auto, or one that --version lists")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--threads", threads, "CPU threads (default: all that the process may use)")
+  add_number(command, "--threads", &threads, "CPU threads (default: all that the process may use)")
       ->check(CLI::Range(1, 1024))
       ->group(group);
 }

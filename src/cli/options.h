@@ -1,11 +1,16 @@
 // Flags that several subcommands share, and what they build.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
+#include <type_traits>
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "engine/engine.h"
 #include "files/gguf.h"
@@ -13,6 +18,40 @@
 #include "text/tokenizer.h"
 
 namespace octet {
+
+template <typename T>
+struct NumberOf {
+  using type = T;
+};
+template <typename T>
+struct NumberOf<std::optional<T>> {
+  using type = T;
+};
+
+// A flag whose whole text must be a number of the target's type: CLI11 itself lets too large
+// integers saturate and negative ones wrap.
+template <typename Target>
+CLI::Option* add_number(CLI::App& command, const std::string& names, Target* target,
+                        const std::string& help) {
+  using T = typename NumberOf<Target>::type;
+  const std::string flag = names.substr(0, names.find(','));
+  return command
+      .add_option_function<std::string>(
+          names,
+          [target, flag](const std::string& text) {
+            T value{};
+            const auto [stop, error] =
+                std::from_chars(text.data(), text.data() + text.size(), value);
+            if (error != std::errc() || stop != text.data() + text.size()) {
+              throw CLI::ValidationError(
+                  flag, fmt::format("{} is not {} that it can take", text,
+                                    std::is_integral_v<T> ? "an integer" : "a number"));
+            }
+            *target = value;
+          },
+          help)
+      ->type_name(std::is_integral_v<T> ? "INT" : "FLOAT");
+}
 
 // --kv-cache-*: one group, the same in every subcommand that has a cache.
 struct CacheFlags {

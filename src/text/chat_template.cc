@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -23,13 +24,13 @@ bool is_known_role(std::string_view role) {
   return std::find(std::begin(roles), std::end(roles), role) != std::end(roles);
 }
 
-Value message_text(std::size_t message, const char* field, const std::string& text, bool literal) {
+// `what` names the text for an error.
+Value checked_text(const std::string& what, const std::string& text, bool literal) {
   if (text.size() > jinja::max_string_bytes) {
-    throw_bad_input("the {} of message {} has {} bytes, more than {}", field, message, text.size(),
-                    jinja::max_string_bytes);
+    throw_bad_input("{} has {} bytes, more than {}", what, text.size(), jinja::max_string_bytes);
   }
   if (const std::optional<std::size_t> offset = jinja::find_invalid_utf8(text)) {
-    throw_bad_input("the {} of message {} is not UTF-8 at byte {}", field, message, *offset);
+    throw_bad_input("{} is not UTF-8 at byte {}", what, *offset);
   }
   return Value::string(text, literal);
 }
@@ -37,12 +38,11 @@ Value message_text(std::size_t message, const char* field, const std::string& te
 Value message_list(const std::vector<ChatMessage>& messages) {
   std::vector<Value> list;
   for (const ChatMessage& message : messages) {
-    const std::size_t number = list.size();
-    const bool literal_role = !is_known_role(message.role);
-    list.push_back(Value::dict({
-        {Value::string("role", false), message_text(number, "role", message.role, literal_role)},
-        {Value::string("content", false), message_text(number, "content", message.content, true)},
-    }));
+    const std::string of_message = fmt::format("of message {}", list.size());
+    Value role = checked_text("the role " + of_message, message.role, !is_known_role(message.role));
+    Value content = checked_text("the content " + of_message, message.content, true);
+    list.push_back(Value::dict({{Value::string("role", false), std::move(role)},
+                                {Value::string("content", false), std::move(content)}}));
   }
   return Value::list(std::move(list));
 }
@@ -93,8 +93,8 @@ std::vector<PromptPiece> ChatTemplate::render(const ChatTemplateInput& input) co
       {"tools", Value::none()},
       {"documents", Value::none()},
       {"add_generation_prompt", Value::boolean(input.add_generation_prompt)},
-      {"bos_token", Value::string(input.beginning_of_text, false)},
-      {"eos_token", Value::string(input.end_of_text, false)},
+      {"bos_token", checked_text("the beginning-of-text token", input.beginning_of_text, false)},
+      {"eos_token", checked_text("the end-of-text token", input.end_of_text, false)},
   };
   return to_pieces(jinja::render(program_->program, variables, local_time_now()));
 }

@@ -1,4 +1,7 @@
-// Renders a conversation with the model's own Jinja template.
+// Renders a conversation with the model's own Jinja template, as the transformers package would:
+// jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loopcontrols,
+// `generation` blocks, and transformers' tojson, raise_exception and strftime_now. src/text/jinja/
+// is the language.
 #pragma once
 
 #include <memory>
@@ -9,12 +12,13 @@
 namespace octet {
 
 struct ChatMessage {
-  std::string role;  // "system", "user", "assistant"
+  // "system", "developer", "user", "assistant" or "tool"; any other is printed as literal text.
+  std::string role;
   std::string content;
 };
 
-// A piece of a rendered prompt. Text that came from a message is `literal`: special-token text in it
-// must not become special tokens. Text that the template wrote is not.
+// A piece of a rendered prompt. Text that came from a message is `literal`: special-token text in
+// it must not become special tokens. Text that the template wrote is not.
 struct PromptPiece {
   std::string text;
   bool literal = false;
@@ -36,9 +40,13 @@ class ChatTemplate {
   ChatTemplate(ChatTemplate&&) noexcept;
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
 
-  // Adjacent pieces of one kind are joined. Throws Error{bad_input} for raise_exception() (with the
-  // template's message), undefined names where Jinja would refuse them, and past the limits: steps,
-  // depth and output size.
+  // Adjacent pieces of one kind are joined; none is empty. The template sees `messages`,
+  // `add_generation_prompt`, `bos_token`, `eos_token`, and `tools` and `documents` as none. A byte
+  // is template text only if the template's source, a known role or one of the two tokens spelt it,
+  // through every operation; what comes from content is literal.
+  // Throws Error{bad_input}, with line and column, for raise_exception() (with the template's
+  // message), undefined names where Jinja would refuse them, and past the limits on steps, depth
+  // and sizes (src/text/jinja/limits.h); and for text that is not UTF-8.
   std::vector<PromptPiece> render(const ChatTemplateInput& input) const;
 
  private:

@@ -26,8 +26,8 @@ const PreTokenizer& find_pre_tokenizer(std::string_view name, std::string_view s
     if (candidate.name == name) return candidate;
     known += fmt::format("{}'{}'", known.empty() ? "" : ", ", candidate.name);
   }
-  throw_unsupported("{}: tokenizer.ggml.pre is {}, but octet splits text as one of {} only",
-                    source, printable(name), known);
+  throw_unsupported("{}: tokenizer.ggml.pre is {}, but octet splits text as one of {} only", source,
+                    printable(name), known);
 }
 
 }  // namespace octet

@@ -37,9 +37,8 @@ BytePairTables byte_pair_tables(const GgufFile& file) {
 std::unique_ptr<Tokenizer> Tokenizer::from_gguf(const GgufFile& file) {
   const std::string model = file.require_string("tokenizer.ggml.model");
   if (model == "gpt2") return std::make_unique<BytePairTokenizer>(byte_pair_tables(file));
-  throw_unsupported(
-      "{}: tokenizer.ggml.model is {}, but octet reads byte-level BPE ('gpt2') only",
-      file.path(), printable(model));
+  throw_unsupported("{}: tokenizer.ggml.model is {}, but octet reads byte-level BPE ('gpt2') only",
+                    file.path(), printable(model));
 }
 
 }  // namespace octet

@@ -29,7 +29,7 @@ TEST_P(DeterminismTest, LogitsAreTheSameBitsForAnyChunkAndThreads) {
     const std::shared_ptr<Model> model =
         open_model(data_path(std::string("models/") + file + ".gguf"));
     std::vector<TokenId> tokens;
-    for (int i = 0; i < 600; ++i) {
+    for (int i = 0; i < 512; ++i) {
       tokens.push_back(static_cast<TokenId>((i * 37 + 11) % model->config().vocabulary_size));
     }
     for (const InstructionSet set : available_instruction_sets()) {
@@ -40,7 +40,7 @@ TEST_P(DeterminismTest, LogitsAreTheSameBitsForAnyChunkAndThreads) {
       const std::vector<float> expected = all_logits(model, tokens, options);
       for (const int threads : {1, 2, 3}) {
         options.threads = threads;
-        for (const std::int64_t chunk : {1, 7, 64, 65, 512, 0}) {
+        for (const std::int64_t chunk : {1, 7, 64, 65, 511, 0}) {
           options.chunk = chunk;
           EXPECT_TRUE(same_bits(all_logits(model, tokens, options), expected))
               << file << ", " << name_of(set) << ", chunk " << chunk << ", " << threads
@@ -152,8 +152,8 @@ TEST_P(DeterminismTest, UnusedBytesOfTheCacheReachNoOutput) {
       options.instruction_set = set;
       const std::vector<float> expected = all_logits(model, tokens, options);
       for (const float logit : expected) ASSERT_TRUE(std::isfinite(logit));
-      for (const unsigned char fill : {0x7F, 0xFF}) {
-        options.cache_fill = std::byte{fill};
+      for (const std::byte fill : {std::byte{0x7F}, std::byte{0xFF}}) {
+        options.cache_fill = fill;
         EXPECT_TRUE(same_bits(all_logits(model, tokens, options), expected))
             << name_of(set) << ", " << length << " tokens";
       }

@@ -45,18 +45,19 @@ class EngineTest : public ::testing::Test {
     std::string text;
     FinishReason finished = FinishReason::none;
   };
+  static void step(Engine& engine, std::map<RequestId, Answer>* answers) {
+    for (const TokenEvent& event : engine.step()) {
+      Answer& answer = (*answers)[event.request];
+      EXPECT_EQ(answer.finished, FinishReason::none) << "an event after the end";
+      if (event.token >= 0) answer.tokens.push_back(event.token);
+      answer.text += event.text;
+      answer.finished = event.finished;
+    }
+  }
   static std::map<RequestId, Answer> run(Engine& engine) {
     std::map<RequestId, Answer> answers;
     int steps = 0;
-    while (!engine.idle() && ++steps < 100000) {
-      for (TokenEvent& event : engine.step()) {
-        Answer& answer = answers[event.request];
-        EXPECT_EQ(answer.finished, FinishReason::none) << "an event after the end";
-        if (event.token >= 0) answer.tokens.push_back(event.token);
-        answer.text += event.text;
-        answer.finished = event.finished;
-      }
-    }
+    while (!engine.idle() && ++steps < 100000) step(engine, &answers);
     EXPECT_TRUE(engine.idle());
     return answers;
   }
@@ -140,12 +141,13 @@ TEST_F(EngineTest, CancelledRequestsEndAtTheNextStepAndFreeTheirPages) {
   const RequestId prefilling = engine.submit(request(3, 190, 5));
   std::vector<RequestId> queued;
   for (int i = 0; i < 8; ++i) queued.push_back(engine.submit(request(4 + i, 10, 5)));
-  for (int i = 0; i < 4; ++i) engine.step();
+  std::map<RequestId, Answer> answers;
+  for (int i = 0; i < 4; ++i) step(engine, &answers);
   engine.cancel(running);
   engine.cancel(prefilling);
   engine.cancel(queued.back());
   engine.cancel(999);
-  std::map<RequestId, Answer> answers = run(engine);
+  while (!engine.idle()) step(engine, &answers);
   EXPECT_EQ(answers[running].finished, FinishReason::cancelled);
   EXPECT_EQ(answers[prefilling].finished, FinishReason::cancelled);
   EXPECT_EQ(answers[queued.back()].finished, FinishReason::cancelled);

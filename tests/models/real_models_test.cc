@@ -1,6 +1,7 @@
 // The real models against goldens made by an independent numpy forward of the same dequantised
 // weights (tools/oracle/README.md).
 #include <cmath>
+#include <ostream>
 
 #include <gtest/gtest.h>
 
@@ -18,6 +19,8 @@ struct RealModel {
   const char* file;
   const char* goldens;
 };
+
+void PrintTo(const RealModel& model, std::ostream* out) { *out << model.file; }
 
 class RealModelTest : public ::testing::TestWithParam<RealModel> {};
 

@@ -52,7 +52,7 @@ struct TestOptions {
   std::int64_t chunk = 0;  // 0: whole
   InstructionSet instruction_set = detect_instruction_set();
   Arithmetic arithmetic = Arithmetic::float32;
-  std::optional<std::byte> cache_fill;
+  std::optional<std::byte> cache_fill = std::nullopt;
 };
 
 inline EngineOptions engine_options(const TestOptions& options, std::int64_t max_model_len) {

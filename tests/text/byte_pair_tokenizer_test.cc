@@ -1,6 +1,7 @@
 #include "text/byte_pair_tokenizer.h"
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -132,6 +133,8 @@ struct BrokenTables {
   std::function<void(BytePairTables&)> break_it;
   const char* message;
 };
+
+void PrintTo(const BrokenTables& broken, std::ostream* out) { *out << broken.name; }
 
 class BytePairTokenizerTables : public testing::TestWithParam<BrokenTables> {};
 

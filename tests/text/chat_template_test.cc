@@ -270,6 +270,14 @@ TEST(ChatTemplateTest, TextMustBeUtf8) {
   EXPECT_STREQ(error_of("ab\xFF").what(), "the chat template is not UTF-8 at byte 2");
   EXPECT_STREQ(error_of("{{ messages[0].content }}", "abc\xC3").what(),
                "the content of message 0 is not UTF-8 at byte 3");
+  ChatTemplateInput input;
+  input.end_of_text = "\xF0\x9F";  // as a broken vocabulary may have it
+  try {
+    ChatTemplate::parse("{{ eos_token|list }}").render(input);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "the end-of-text token is not UTF-8 at byte 0");
+  }
 }
 
 std::string repeat(const std::string& text, int count) {

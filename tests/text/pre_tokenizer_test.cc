@@ -96,7 +96,7 @@ TEST(PreTokenizer, RefusesUnknownNamesByName) {
       error_message(ErrorKind::unsupported, [] { find_pre_tokenizer("command-r", "m.gguf"); });
   EXPECT_EQ(message,
             "m.gguf: tokenizer.ggml.pre is 'command-r', but octet splits text as one of 'gpt-2', "
-            "'default', 'smollm', 'qwen2' only.");
+            "'default', 'smollm', 'qwen2' only");
 }
 
 }  // namespace

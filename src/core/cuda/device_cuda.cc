@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "core/cuda/check.h"
-#include "core/error.h"
 #include "core/cuda/device.h"
+#include "core/error.h"
 
 namespace octet {
 

@@ -13,7 +13,7 @@ namespace octet {
 //   x: [rows, K] float32, row stride `x_stride` (elements)
 //   weight: [N, K], any DataType, used as stored and decoded tile by tile
 //   bias: [N] float32 or null
-//   y: [rows, N] float32, row stride `y_stride`; overwritten
+//   y: [rows, N] float32, row stride `y_stride`; overwritten; no part of x
 // Determinism: the sum of one output runs in an order that depends on K alone, never on rows, N,
 // the threads or the caller's split: the same row gives the same bits alone or among 512. With
 // Arithmetic::bfloat16 x and the decoded W are rounded to bfloat16 first; sums are float32. Throws

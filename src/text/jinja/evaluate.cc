@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "text/jinja/access.h"
 #include "text/jinja/format.h"
 #include "text/jinja/interpreter_state.h"
 #include "text/jinja/operators.h"

@@ -17,26 +17,52 @@ class HeightOfChildren {
   void operator()(const NameExpression&) {}
   void operator()(const ListExpression& node) { add(node.items); }
   void operator()(const DictExpression& node) {
-    for (const auto& [key, value] : node.entries) add(key), add(value);
+    for (const auto& [key, value] : node.entries) {
+      add(key);
+      add(value);
+    }
   }
   void operator()(const AttributeExpression& node) { add(node.object); }
-  void operator()(const ItemExpression& node) { add(node.object), add(node.key); }
-  void operator()(const SliceExpression& node) {
-    add(node.object), add(node.begin), add(node.end), add(node.step);
+  void operator()(const ItemExpression& node) {
+    add(node.object);
+    add(node.key);
   }
-  void operator()(const CallExpression& node) { add(node.callee), add(node.arguments); }
-  void operator()(const FilterExpression& node) { add(node.input), add(node.arguments); }
-  void operator()(const TestExpression& node) { add(node.input), add(node.arguments); }
+  void operator()(const SliceExpression& node) {
+    add(node.object);
+    add(node.begin);
+    add(node.end);
+    add(node.step);
+  }
+  void operator()(const CallExpression& node) {
+    add(node.callee);
+    add(node.arguments);
+  }
+  void operator()(const FilterExpression& node) {
+    add(node.input);
+    add(node.arguments);
+  }
+  void operator()(const TestExpression& node) {
+    add(node.input);
+    add(node.arguments);
+  }
   void operator()(const UnaryExpression& node) { add(node.operand); }
-  void operator()(const BinaryExpression& node) { add(node.left), add(node.right); }
-  void operator()(const LogicalExpression& node) { add(node.left), add(node.right); }
+  void operator()(const BinaryExpression& node) {
+    add(node.left);
+    add(node.right);
+  }
+  void operator()(const LogicalExpression& node) {
+    add(node.left);
+    add(node.right);
+  }
   void operator()(const ConcatenationExpression& node) { add(node.parts); }
   void operator()(const ComparisonExpression& node) {
     add(node.first);
     for (const auto& [comparison, operand] : node.rest) add(operand);
   }
   void operator()(const ConditionalExpression& node) {
-    add(node.condition), add(node.value), add(node.otherwise);
+    add(node.condition);
+    add(node.value);
+    add(node.otherwise);
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/operators.h"
 

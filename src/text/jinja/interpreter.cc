@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "core/error.h"
+#include "text/jinja/access.h"
 #include "text/jinja/format.h"
 #include "text/jinja/interpreter_state.h"
 #include "text/jinja/lexer.h"
-#include "text/jinja/operators.h"
 
 namespace octet::jinja {
 

@@ -279,6 +279,9 @@ class Lexer {
 
   void add_integer(std::size_t begin, std::string digits, int base) {
     std::erase(digits, '_');
+    if (base == 10 && digits[0] == '0' && digits.find_first_not_of('0') != std::string::npos) {
+      fail(begin, "an integer cannot begin with 0");
+    }
     std::int64_t value = 0;
     const char* end = digits.data() + digits.size();
     const auto result = std::from_chars(digits.data(), end, value, base);

@@ -1,10 +1,11 @@
 // Methods of strings, lists, dicts and loops.
 #include <algorithm>
+#include <charconv>
 
 #include "core/error.h"
+#include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
-#include "text/jinja/operators.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
 
@@ -177,6 +178,52 @@ Value text_is_space(Runtime&, const Value& object, const Arguments& arguments) {
   return Value::boolean(!bytes.empty());
 }
 
+// What a replacement field of str.format() names: the next argument, one by number or one by name.
+const Value& format_argument(std::string_view field, std::size_t& next,
+                             const Arguments& arguments) {
+  if (field.find_first_of(".[:!{") != std::string_view::npos) {
+    throw_unsupported("format() with more than a number or a name in its braces is not supported");
+  }
+  if (const Value* keyword = field.empty() ? nullptr : arguments.find_keyword(field)) {
+    return *keyword;
+  }
+  std::size_t index = next;
+  if (field.empty()) {
+    ++next;
+  } else {
+    const char* end = field.data() + field.size();
+    const auto result = std::from_chars(field.data(), end, index);
+    if (result.ptr != end || result.ec != std::errc()) index = arguments.positional.size();
+  }
+  if (index >= arguments.positional.size()) throw_bad_input("format() lacks one of its arguments");
+  return arguments.positional[index];
+}
+
+Value text_format(Runtime& runtime, const Value& object, const Arguments& arguments) {
+  const MarkedText& text = *object.text();
+  const std::string_view bytes = text.bytes();
+  TextBuilder out(runtime.budget);
+  std::size_t next = 0;
+  std::size_t copied = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] != '{' && bytes[i] != '}') continue;
+    out.append_slice(text, copied, i);
+    if (i + 1 < bytes.size() && bytes[i + 1] == bytes[i]) {  // doubled: itself
+      copied = ++i;
+      continue;
+    }
+    const std::size_t end = bytes.find('}', i);
+    if (bytes[i] == '}' || end == std::string_view::npos) {
+      throw_bad_input("format() met a brace without its pair");
+    }
+    append_str(out, format_argument(bytes.substr(i + 1, end - i - 1), next, arguments));
+    i = end;
+    copied = end + 1;
+  }
+  out.append_slice(text, copied, bytes.size());
+  return out.finish();
+}
+
 constexpr BuiltinMethod string_methods[] = {
     {"capitalize", text_change_case<LetterCase::capitalized>},
     {"casefold", nullptr},
@@ -186,7 +233,7 @@ constexpr BuiltinMethod string_methods[] = {
     {"endswith", text_has_affix<false>},
     {"expandtabs", nullptr},
     {"find", text_find<false, false>},
-    {"format", nullptr},
+    {"format", text_format},
     {"format_map", nullptr},
     {"index", text_find<false, true>},
     {"isalnum", text_all<is_letter_or_digit>},

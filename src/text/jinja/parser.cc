@@ -87,7 +87,7 @@ class Parser : public ExpressionParser {
       return FilterBlockStatement{std::move(filter), parse_block("endfilter")};
     }
     if (tag == "with") return parse_with();
-    if (tag == "print") return OutputStatement{parse_tuple()};
+    if (tag == "print") return parse_print(position);
     if (tag == "generation") return ScopeStatement{parse_block("endgeneration")};
     if (tag == "break" || tag == "continue") {
       if (loops_ == 0) {
@@ -100,6 +100,14 @@ class Parser : public ExpressionParser {
     throw_at(is_end ? ErrorKind::bad_input : ErrorKind::unsupported, position,
              is_end ? fmt::format("'{}' closes nothing here", tag)
                     : fmt::format("the tag '{}' is not supported", tag));
+  }
+
+  OutputStatement parse_print(Position position) {
+    ConcatenationExpression values;
+    do {
+      values.parts.push_back(parse_expression());
+    } while (take_operator(","));
+    return {make(position, std::move(values))};
   }
 
   IfStatement parse_if() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
 #include "text/jinja/operators.h"

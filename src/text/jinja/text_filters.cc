@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
 #include "text/jinja/operators.h"

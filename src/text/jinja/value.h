@@ -21,9 +21,9 @@ class Budget;
 class Value;
 struct BuiltinFunction;
 struct BuiltinMethod;
+class DictObject;
 struct StringObject;
 struct ListObject;
-struct DictObject;
 struct LoopObject;
 struct MacroObject;
 struct MethodObject;
@@ -79,7 +79,8 @@ class Value {
   static Value boolean(bool value) { return Value(Storage(value)); }
   static Value integer(std::int64_t value) { return Value(Storage(value)); }
   static Value floating(double value) { return Value(Storage(value)); }
-  // Variables for a template, made outside a rendering. `literal`: see MarkedText.
+  // Variables for a template, made outside a rendering, of well-formed UTF-8. `literal`: see
+  // MarkedText.
   static Value string(std::string_view text, bool literal);
   static Value list(std::vector<Value> items);
   // Of two entries with one key the later wins; keys are strings, numbers, booleans or none.
