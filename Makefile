@@ -12,8 +12,9 @@ FUZZ_SECONDS ?= 60
 # A document that is on every Debian: about 7,600 tokens of the demo model's 8,192.
 DEMO_DOCUMENT ?= /usr/share/common-licenses/GPL-3
 demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
-# What `make lint` reads: the program's own sources (the tests are held to the format alone).
-LINT_FILES ?= $$(git ls-files 'src/*.cc')
+# What `make lint` reads: the program's own sources (the tests, and what needs CUDA's headers, are held to
+# the format alone).
+LINT_FILES ?= $$(git ls-files 'src/*.cc' ':!*_cuda.cc'; git ls-files 'src/*_without_cuda.cc')
 clang_format := git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format-14
 
 .PHONY: help build cuda test-gpu model models demo benchmarks test test-asan test-tsan fuzz format check-format lint clean
