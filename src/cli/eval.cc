@@ -82,18 +82,23 @@ void run_kl(const KlFlags& flags) {
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   options.limits.max_sequences = 1;
   EngineOptions reference_options = options;
-  reference_options.cache = {.dtype = flags.reference, .scales = "auto"};
+  reference_options.cache = {
+      .dtype = flags.reference, .scales = "auto", .dtype_flag = "--reference"};
+  // Every flag is checked before the work starts.
+  make_kv_policy(options.cache, 1);
+  make_kv_policy(reference_options.cache, 1);
 
   const std::string text = read_text(flags.text, most_text_bytes);
-  LoadedModel loaded = load_model_and_tokenizer(flags.model, 0);
+  LoadedModel loaded = open_model(flags.model);
   std::vector<TokenId> tokens = encode_raw(*loaded.tokenizer, text);
   if (tokens.empty()) throw_bad_input("{}: holds no text", flags.text);
+  const auto text_tokens = static_cast<std::int64_t>(tokens.size());
+  load_weights(&loaded, flags.context > 0 ? std::min(flags.context, text_tokens) : text_tokens);
   const std::int64_t most = loaded.model->config().max_positions;
   if (flags.context > most) {
     throw_bad_input("--context is {}, and the model was made for {} tokens", flags.context, most);
   }
-  const auto count = std::min(
-      {static_cast<std::int64_t>(tokens.size()), flags.context > 0 ? flags.context : most, most});
+  const std::int64_t count = std::min(text_tokens, flags.context > 0 ? flags.context : most);
   tokens.resize(static_cast<std::size_t>(count));
   options.max_model_len = count;
   reference_options.max_model_len = count;
@@ -126,7 +131,7 @@ void add_eval(CLI::App& program, CommandAction* run) {
       ->required();
   add_number(*command, "--context", &flags->context,
              "Tokens of the text to read (default: all that the model's context holds)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one);
   command->add_option("--reference", flags->reference, "Cache format to compare with")
       ->capture_default_str();
   command->add_flag("--json", flags->json, "Print one JSON object");

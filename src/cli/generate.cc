@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,7 +53,10 @@ std::int64_t parse_prefill_chunk(const std::string& text) {
 }
 
 std::string read_prompt(const GenerateFlags& flags) {
-  if (flags.prompt) return *flags.prompt;
+  if (flags.prompt) {
+    require_utf8("--prompt", *flags.prompt);
+    return *flags.prompt;
+  }
   if (flags.prompt_file) return read_text(*flags.prompt_file, most_prompt_bytes);
   throw_bad_input("--prompt TEXT or --prompt-file FILE is missing (- reads standard input)");
 }
@@ -70,19 +74,16 @@ std::vector<TokenId> encode_chat(const LoadedModel& loaded, const GenerateFlags&
     return token ? std::string(tokenizer.token_text(*token)) : std::string();
   };
   ChatTemplateInput input;
-  if (flags.system) input.messages.push_back({"system", *flags.system});
+  if (flags.system) {
+    require_utf8("--system", *flags.system);
+    input.messages.push_back({"system", *flags.system});
+  }
   input.messages.push_back({"user", prompt});
   input.beginning_of_text = text_of(tokenizer.beginning_of_text());
   const std::vector<TokenId>& ends = tokenizer.end_tokens();
   if (!ends.empty()) input.end_of_text = text_of(ends.front());
 
-  std::vector<TokenId> tokens;
-  for (const PromptPiece& piece : ChatTemplate::parse(*source).render(input)) {
-    const std::vector<TokenId> part =
-        tokenizer.encode(piece.text, piece.literal ? SpecialText::literal : SpecialText::parse);
-    tokens.insert(tokens.end(), part.begin(), part.end());
-  }
-  return tokens;
+  return tokenizer.encode(ChatTemplate::parse(*source).render(input));
 }
 
 std::vector<TokenId> encode_prompt(const LoadedModel& loaded, const GenerateFlags& flags) {
@@ -121,23 +122,29 @@ EngineOptions make_options(const GenerateFlags& flags, std::int64_t context,
 
 void run_generate(const GenerateFlags& flags) {
   flags.sampling.validate();
+  for (const std::string& stop : flags.sampling.stop) require_utf8("--stop", stop);
+  if (flags.sampling.logprobs >= 0 && !flags.json) {
+    throw_bad_input("--logprobs needs --json, which reports them");
+  }
   // Every flag is checked before the work starts.
   parse_prefill_chunk(flags.prefill_chunk);
   EngineOptions probe;
   flags.machine.apply_to(&probe);
   make_kv_policy(flags.cache.policy, 1);
 
-  LoadedModel loaded = load_model_and_tokenizer(flags.model, flags.max_model_len);
+  LoadedModel loaded = open_model(flags.model);
+  GenerateRequest request;
+  request.prompt = encode_prompt(loaded, flags);
+  request.sampling = flags.sampling;
+  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  load_weights(&loaded, prompt_tokens + std::min(flags.sampling.max_tokens, most - prompt_tokens));
   const std::int64_t made_for = loaded.model->config().max_positions;
   if (flags.max_model_len > made_for) {
     throw_bad_input("--max-model-len is {}, and the model was made for {} tokens",
                     flags.max_model_len, made_for);
   }
   const std::int64_t context = flags.max_model_len > 0 ? flags.max_model_len : made_for;
-  GenerateRequest request;
-  request.prompt = encode_prompt(loaded, flags);
-  request.sampling = flags.sampling;
-  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
 
   GenerationReport report;
   report.load_seconds = loaded.load_seconds;
@@ -166,6 +173,7 @@ void run_generate(const GenerateFlags& flags) {
     std::cout << '\n';
     std::cerr << report.as_text(engine);
   }
+  std::cerr << report.rounding_note(engine);
 }
 
 void add_sampling_flags(CLI::App& command, SamplingParams* sampling) {
@@ -215,7 +223,7 @@ void add_generate(CLI::App& program, CommandAction* run) {
   command->add_option("--system", flags->system, "System turn before it (with --chat)");
   add_number(*command, "--max-model-len", &flags->max_model_len,
              "Longest prompt and answer together (default: the model's context)")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one);
   command
       ->add_option("--prefill-chunk,--max-num-batched-tokens", flags->prefill_chunk,
                    "Tokens of the prompt computed in one step, or whole")

@@ -112,6 +112,17 @@ std::string GenerationReport::as_json(const Engine& engine) const {
   return dump_json(object);
 }
 
+std::string GenerationReport::rounding_note(const Engine& engine) const {
+  const KvWriteCounters& counters = engine.core().runner().counters();
+  const std::int64_t saturated = counters.saturated;
+  const std::int64_t non_finite = counters.non_finite;
+  if (saturated == 0 && non_finite == 0) return {};
+  return fmt::format(
+      "cache  rounding lost {} values beyond 448 (stored as 448) and {} that were no numbers or "
+      "infinite\n",
+      saturated, non_finite);
+}
+
 std::string GenerationReport::as_text(const Engine& engine) const {
   const EngineCore& core = engine.core();
   return fmt::format(

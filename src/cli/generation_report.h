@@ -23,6 +23,8 @@ class GenerationReport {
 
   std::string as_json(const Engine& engine) const;
   std::string as_text(const Engine& engine) const;
+  // A line for standard error where values did not fit the cache's format, "" where all did.
+  std::string rounding_note(const Engine& engine) const;
 
  private:
   struct Timing {

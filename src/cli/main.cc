@@ -59,7 +59,9 @@ int main(int argc, char** argv) {
     // Checked here, because CLI11 would name this rather than an unknown word.
     if (!run) throw CLI::RequiredError("A subcommand");
   } catch (const CLI::Success& success) {
-    return program.exit(success);  // --help and --version
+    program.exit(success);  // prints what --help or --version say
+    std::cout.flush();
+    return std::cout ? 0 : report("standard output could not be written", exit_failed);
   } catch (const CLI::ParseError& error) {
     return report(std::string(error.what()) + " (see octet --help)", exit_bad_input);
   }

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 
 #include "core/cuda/device.h"
 #include "core/error.h"
+#include "text/unicode.h"
 
 namespace octet {
 
@@ -26,7 +28,7 @@ void CacheFlags::add_to(CLI::App& command) {
       ->group(group);
   add_number(command, "--kv-cache-memory-bytes", &memory_bytes,
              "Bytes of the cache (default: what the context needs)")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least_one)
       ->group(group);
 }
 
@@ -73,15 +75,42 @@ void add_model_flag(CLI::App& command, std::string* path) {
   command.add_option("-m,--model", *path, "Model file (GGUF)")->required();
 }
 
-LoadedModel load_model_and_tokenizer(const std::string& path, std::int64_t max_model_len) {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+LoadedModel open_model(const std::string& path) {
   const auto start = std::chrono::steady_clock::now();
   LoadedModel loaded;
   loaded.file = GgufFile::open(path);
-  loaded.model = load_model(loaded.file, max_model_len);
   loaded.tokenizer = Tokenizer::from_gguf(*loaded.file);
-  loaded.load_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  loaded.load_seconds = seconds_since(start);
   return loaded;
+}
+
+void load_weights(LoadedModel* loaded, std::int64_t positions) {
+  const auto start = std::chrono::steady_clock::now();
+  loaded->model = load_model(loaded->file, positions);
+  const std::int64_t rows = loaded->model->config().vocabulary_size;
+  const std::int64_t tokens = loaded->tokenizer->vocabulary_size();
+  // More rows than tokens are padding; fewer would leave tokens that the model cannot read.
+  if (rows < tokens) {
+    throw_bad_input(
+        "{}: token_embd.weight has {} rows, expected one for each of the {} tokens of "
+        "tokenizer.ggml.tokens",
+        loaded->file->path(), rows, tokens);
+  }
+  loaded->load_seconds += seconds_since(start);
+}
+
+void require_utf8(std::string_view name, std::string_view text) {
+  if (const auto offset = find_invalid_utf8(text)) {
+    throw_bad_input("{}: is not valid UTF-8 from byte {} on", name, *offset);
+  }
 }
 
 std::string read_text(const std::string& path, std::size_t limit) {
@@ -90,7 +119,7 @@ std::string read_text(const std::string& path, std::size_t limit) {
   };
   const std::unique_ptr<std::FILE, decltype(close)> file(
       path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
-  const std::string name = path == "-" ? "standard input" : path;
+  const std::string name = path == "-" ? "standard input" : path.empty() ? "''" : path;
   if (file == nullptr) throw_bad_input("{}: {}", name, std::strerror(errno));
   std::string text;
   char buffer[65536];
@@ -101,6 +130,7 @@ std::string read_text(const std::string& path, std::size_t limit) {
     if (got < sizeof(buffer)) break;
   }
   if (std::ferror(file.get()) != 0) throw_bad_input("{}: {}", name, std::strerror(errno));
+  require_utf8(name, text);
   return text;
 }
 

@@ -53,6 +53,15 @@ CLI::Option* add_number(CLI::App& command, const std::string& names, Target* tar
       ->type_name(std::is_integral_v<T> ? "INT" : "FLOAT");
 }
 
+// For add_number: refuses 0 and less. What is no number at all is left to add_number's own message.
+inline const CLI::Validator at_least_one(
+    [](const std::string& text) {
+      std::int64_t value = 1;
+      std::from_chars(text.data(), text.data() + text.size(), value);
+      return value < 1 ? fmt::format("{} is too few, expected at least 1", text) : std::string();
+    },
+    "POSITIVE");
+
 // --kv-cache-*: one group, the same in every subcommand that has a cache.
 struct CacheFlags {
   KvPolicyOptions policy;
@@ -80,12 +89,18 @@ struct LoadedModel {
   std::shared_ptr<const Tokenizer> tokenizer;
   double load_seconds = 0;
 };
-// max_model_len: positions that will be asked for; 0: what the model was made for.
-LoadedModel load_model_and_tokenizer(const std::string& path, std::int64_t max_model_len);
+// Opens the file and its tokenizer; `model` is still missing.
+LoadedModel open_model(const std::string& path);
+// Adds the model, with tables for `positions` positions or for its whole context, whichever is
+// less: a file may claim a context of any length.
+void load_weights(LoadedModel* loaded, std::int64_t positions);
 
-// The whole of a file, or of standard input for "-". Throws Error{bad_input} that names the file;
-// `limit` bounds what is read.
+// The whole of a file, or of standard input for "-". Throws Error{bad_input} that names the file,
+// for what is not UTF-8 too; `limit` bounds what is read.
 std::string read_text(const std::string& path, std::size_t limit);
+
+// Throws Error{bad_input} that says what `name` is where `text` is not UTF-8.
+void require_utf8(std::string_view name, std::string_view text);
 
 // How text is to be tokenized for the model: with its beginning-of-text token where it wants one.
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text);

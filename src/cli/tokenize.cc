@@ -59,6 +59,7 @@ void run_tokenize(const TokenizeFlags& flags) {
   const std::shared_ptr<const GgufFile> file = GgufFile::open(flags.model);
   const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::from_gguf(*file);
   const std::string text = flags.has_text ? flags.text : read_text("-", most_text_bytes);
+  require_utf8("the text", text);
   if (flags.decode) {
     const std::vector<TokenId> ids = parse_ids(text, *tokenizer);
     const std::string decoded = tokenizer->decode(ids, flags.special);

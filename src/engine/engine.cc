@@ -66,9 +66,9 @@ std::size_t choose_arena_bytes(const KvLayout& layout, const EngineOptions& opti
   }
   if (bytes < one_text) {
     throw_error(ErrorKind::out_of_memory,
-                "a KV cache of {} MB cannot hold one text of {} tokens, which takes {} MB; lower "
-                "--max-model-len or take a smaller --kv-cache-dtype",
-                bytes / 1'000'000, max_model_len, one_text / 1'000'000);
+                "a KV cache of {} bytes cannot hold one text of {} tokens, which takes {} bytes; "
+                "lower the context or take a smaller --kv-cache-dtype",
+                bytes, max_model_len, one_text);
   }
   return bytes;
 }

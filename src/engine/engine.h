@@ -52,6 +52,7 @@ class EngineCore {
   PagePool& pool() { return *page_pool_; }
   const PagePool& pool() const { return *page_pool_; }
   Runner& runner() { return *runner_; }
+  const Runner& runner() const { return *runner_; }
 
  private:
   std::shared_ptr<Model> model_;

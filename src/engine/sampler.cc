@@ -18,6 +18,17 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// A NaN or +inf has no place in a softmax: every probability would be NaN.
+void refuse_non_numbers(std::span<const float> logits) {
+  for (std::size_t token = 0; token < logits.size(); ++token) {
+    if (!(logits[token] < std::numeric_limits<float>::infinity())) {
+      throw_error(ErrorKind::internal,
+                  "the model's logit of token {} is {}, so no token can be chosen", token,
+                  std::isnan(logits[token]) ? "not a number" : "infinite");
+    }
+  }
+}
+
 }  // namespace
 
 double uniform_draw(std::uint64_t seed, std::int64_t draw) {
@@ -39,11 +50,11 @@ TokenId most_likely(std::span<const float> logits) {
 
 TokenId Sampler::sample(std::span<const float> logits, const SamplingParams& params,
                         std::uint64_t seed, std::int64_t draw) {
+  refuse_non_numbers(logits);
   const TokenId best = most_likely(logits);
   if (best < 0) {
     throw_error(ErrorKind::internal,
-                "the model gave no logit that is a number, so no token can be "
-                "chosen");
+                "the model gave no logit that is a number, so no token can be chosen");
   }
   if (params.temperature == 0.0f) return best;
 
@@ -116,7 +127,11 @@ TokenLogprobs compute_logprobs(std::span<const float> logits, TokenId token, int
                       const float right = logits[static_cast<std::size_t>(b)];
                       return left != right ? left > right : a < b;
                     });
-  for (std::size_t i = 0; i < wanted; ++i) result.top.emplace_back(ids[i], logprob(ids[i]));
+  for (std::size_t i = 0; i < wanted; ++i) {
+    const float value = logprob(ids[i]);
+    if (std::isinf(value)) break;  // impossible tokens, and all after them
+    result.top.emplace_back(ids[i], value);
+  }
   return result;
 }
 

@@ -13,8 +13,8 @@ namespace octet {
 // the same tokens whatever else is in the batch, and after a preemption.
 class Sampler {
  public:
-  // `draw` counts the tokens that the request got before this one. Throws Error{internal} where no
-  // logit is a number.
+  // `draw` counts the tokens that the request got before this one. Throws Error{internal} where a
+  // logit is NaN or +inf, or all are -inf.
   TokenId sample(std::span<const float> logits, const SamplingParams& params, std::uint64_t seed,
                  std::int64_t draw);
 
@@ -30,7 +30,8 @@ class Sampler {
 // The most likely token, the lowest id among equals; -1 where every logit is NaN or -inf.
 TokenId most_likely(std::span<const float> logits);
 
-// log softmax of the row at `token`, and of the `count` most likely tokens.
+// log softmax of the row at `token`, and of the `count` most likely tokens that are possible at
+// all. The row holds no NaN and no +inf.
 TokenLogprobs compute_logprobs(std::span<const float> logits, TokenId token, int count);
 
 // In [0, 1), the same for the same seed and draw (SplitMix64's finaliser, Steele et al. 2014).

@@ -35,7 +35,6 @@ struct Sequence {
   BlockTable blocks;
   Detokenizer detokenizer;
   StopFilter stop_filter;
-  bool cancelled = false;
 
   std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t generated() const { return length() - prompt_tokens; }

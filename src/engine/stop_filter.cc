@@ -8,9 +8,18 @@ namespace octet {
 std::string StopFilter::push(std::string_view piece) {
   if (stopped_) return {};
   held_ += piece;
-  // The stop string that begins first wins; the text before it is the answer.
+  // The stop string that is complete first wins, the longest of those that end together: so it does
+  // not matter how the text was cut into pieces, even where one stop string lies within another.
   std::size_t first = std::string::npos;
-  for (const std::string& stop : stops_) first = std::min(first, held_.find(stop));
+  std::size_t end = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const std::size_t found = held_.find(stop);
+    if (found == std::string::npos) continue;
+    if (found + stop.size() < end || (found + stop.size() == end && found < first)) {
+      first = found;
+      end = found + stop.size();
+    }
+  }
   if (first != std::string::npos) {
     stopped_ = true;
     std::string before = held_.substr(0, first);

@@ -131,6 +131,15 @@ KlReport evaluate_kl(EngineCore& reference, EngineCore& candidate, std::span<con
           compare(expected.subspan(offset, vocabulary), given.subspan(offset, vocabulary),
                   next < count ? tokens[static_cast<std::size_t>(next)] : -1);
     });
+    for (std::int64_t position = first; position < first + rows; ++position) {
+      const Position& at = positions[static_cast<std::size_t>(position)];
+      if (!std::isfinite(at.divergence + at.reference_loss + at.candidate_loss)) {
+        throw_error(ErrorKind::internal,
+                    "the model's logits at token {} of the text are not all finite, so there is no "
+                    "divergence to report",
+                    position);
+      }
+    }
     if (progress) progress(first + rows);
   }
   return summarize(positions);

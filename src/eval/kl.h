@@ -32,7 +32,8 @@ struct KlReport {
 // Teacher-forced: both cores read `tokens`, and at each position p the divergence
 // sum_v P_reference(v) (log P_reference(v) - log P_candidate(v)) is taken in double precision, over
 // the whole vocabulary. Perplexity is over the positions whose next token is in the text.
-// `progress` is called with the tokens done. The cores may share one model.
+// `progress` is called with the tokens done. The cores may share one model. Throws Error{internal}
+// where logits are NaN or infinite.
 KlReport evaluate_kl(EngineCore& reference, EngineCore& candidate, std::span<const TokenId> tokens,
                      const std::function<void(std::int64_t)>& progress);
 

@@ -44,7 +44,7 @@ namespace {
 constexpr std::string_view valid_dtypes =
     "auto, float32, float16, bfloat16, fp8 (or fp8_e4m3), int8, or two of them as KEY:VALUE";
 
-KvDtype parse_side(std::string_view word, std::string_view flag_value) {
+KvDtype parse_side(std::string_view word, std::string_view flag, std::string_view flag_value) {
   constexpr std::array<std::pair<std::string_view, KvDtype>, 6> names = {{
       {"float32", KvDtype::float32},
       {"float16", KvDtype::float16},
@@ -57,10 +57,10 @@ KvDtype parse_side(std::string_view word, std::string_view flag_value) {
     if (word == name) return dtype;
   }
   if (word == "fp8_e5m2" || word == "fp8_inc" || word == "fp8_ds_mla" || word == "nvfp4") {
-    throw_unsupported("--kv-cache-dtype {}: {} is not a format octet caches in; expected {}",
-                      flag_value, word, valid_dtypes);
+    throw_unsupported("{} {}: {} is not a format octet caches in; expected {}", flag, flag_value,
+                      word, valid_dtypes);
   }
-  throw_bad_input("--kv-cache-dtype {}: expected {}", flag_value, valid_dtypes);
+  throw_bad_input("{} {}: expected {}", flag, flag_value, valid_dtypes);
 }
 
 KvSidePolicy side_policy(KvDtype dtype, bool unit_scales) {
@@ -81,8 +81,10 @@ KvPolicy make_kv_policy(const KvPolicyOptions& options, int layers) {
   } else {
     const std::string_view text = options.dtype;
     const std::size_t colon = text.find(':');
-    key = parse_side(text.substr(0, colon), text);
-    value = colon == std::string_view::npos ? key : parse_side(text.substr(colon + 1), text);
+    key = parse_side(text.substr(0, colon), options.dtype_flag, text);
+    value = colon == std::string_view::npos
+                ? key
+                : parse_side(text.substr(colon + 1), options.dtype_flag, text);
     policy.reason = "as --kv-cache-dtype says";
   }
 

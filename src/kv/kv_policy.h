@@ -42,6 +42,7 @@ std::string describe(const KvLayerPolicy& policy);
 struct KvPolicyOptions {
   std::string dtype = "auto";   // K[:V] of float32, float16, bfloat16, fp8 (= fp8_e4m3), int8
   std::string scales = "auto";  // auto, dynamic, unit
+  std::string_view dtype_flag = "--kv-cache-dtype";  // what errors call `dtype`
 };
 
 struct KvPolicy {

@@ -41,8 +41,10 @@ DenseDecoder::DenseDecoder(ModelConfig config, DenseWeights weights,
     : config_(std::move(config)),
       weights_(std::move(weights)),
       file_(std::move(file)),
-      rope_table_(weights_.frequencies, max_positions > 0 ? max_positions : config_.max_positions) {
-}
+      // Asking for more than the model was made for is refused by the engine, not paid for here.
+      rope_table_(weights_.frequencies, max_positions > 0
+                                            ? std::min(max_positions, config_.max_positions)
+                                            : config_.max_positions) {}
 
 void DenseDecoder::forward(const OpContext& context, const ForwardBatch& batch, float* logits) {
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());

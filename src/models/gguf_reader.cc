@@ -35,7 +35,14 @@ void GgufModelReader::refuse_unknown_rope() const {
         "llama3 factors of rope_freqs.weight",
         file_->path(), scaling_key, printable(*type));
   }
-  for (const std::string_view name : {"rope.scale_linear", "rope.scaling.factor"}) {
+  if (type && *type == "llama3" && file_->find_tensor("rope_freqs.weight") == nullptr) {
+    throw_bad_input(
+        "{}: {} is llama3, and tensor rope_freqs.weight, which holds its factors, is "
+        "missing",
+        file_->path(), scaling_key);
+  }
+  for (const std::string_view name :
+       {"rope.scale_linear", "rope.scaling.factor", "rope.scaling.attn_factor"}) {
     const auto factor = file_->find_float(key(name));
     const bool explained = type && *type == "llama3";
     if (factor && *factor != 1.0 && *factor != 0.0 && !explained) {
@@ -49,7 +56,7 @@ void GgufModelReader::refuse_unknown_geometry() const {
   for (const std::string_view name :
        {"attention.sliding_window", "expert_count", "attention.max_alibi_bias",
         "attention.clamp_kqv", "logit_scale", "embedding_scale", "residual_scale",
-        "attention.scale"}) {
+        "attention.scale", "attn_logit_softcapping", "final_logit_softcapping"}) {
     const std::string full = key(name);
     if (!file_->has(full)) continue;
     const auto integer = name == "attention.sliding_window" || name == "expert_count"
@@ -59,6 +66,13 @@ void GgufModelReader::refuse_unknown_geometry() const {
     if (value != 0.0) {
       throw_unsupported("{}: {} is {}, which the {} family of octet does not apply", file_->path(),
                         full, value, architecture_);
+    }
+  }
+  for (const auto& [name, applied] :
+       {std::pair("use_parallel_residual", false), {"attention.causal", true}}) {
+    if (file_->find_bool(key(name)).value_or(applied) != applied) {
+      throw_unsupported("{}: {} is {}, which the {} family of octet does not apply", file_->path(),
+                        key(name), !applied, architecture_);
     }
   }
 }

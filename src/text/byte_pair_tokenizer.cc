@@ -181,6 +181,31 @@ std::vector<TokenId> BytePairTokenizer::encode(std::string_view text, SpecialTex
   return ids;
 }
 
+std::vector<TokenId> BytePairTokenizer::encode(std::span<const PromptPiece> pieces) const {
+  std::vector<TokenId> ids;
+  MergeTable::Workspace workspace;
+  std::string ordinary;  // what lies between two special tokens, whatever pieces it came from
+  for (const PromptPiece& piece : pieces) {
+    if (const auto offset = find_invalid_utf8(piece.text)) {
+      throw_bad_input("The text is not valid UTF-8 from byte {} on.", *offset);
+    }
+    const std::string_view text = piece.text;
+    std::size_t begin = 0;
+    while (!piece.literal) {
+      const auto match = special_tokens_.find(text, begin);
+      if (!match) break;
+      ordinary += text.substr(begin, match->begin - begin);
+      encode_ordinary(ordinary, workspace, ids);
+      ordinary.clear();
+      ids.push_back(match->id);
+      begin = match->end;
+    }
+    ordinary += text.substr(begin);
+  }
+  encode_ordinary(ordinary, workspace, ids);
+  return ids;
+}
+
 void BytePairTokenizer::encode_ordinary(std::string_view text, MergeTable::Workspace& workspace,
                                         std::vector<TokenId>& ids) const {
   std::string normalized;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -50,6 +51,7 @@ class BytePairTokenizer final : public Tokenizer {
   BytePairTokenizer& operator=(const BytePairTokenizer&) = delete;
 
   std::vector<TokenId> encode(std::string_view text, SpecialText special) const override;
+  std::vector<TokenId> encode(std::span<const PromptPiece> pieces) const override;
   std::string_view token_bytes(TokenId token) const override;
   std::string_view token_text(TokenId token) const override;
   TokenId vocabulary_size() const override { return static_cast<TokenId>(tokens_.size()); }

@@ -9,19 +9,14 @@
 #include <string_view>
 #include <vector>
 
+#include "text/prompt_piece.h"
+
 namespace octet {
 
 struct ChatMessage {
   // "system", "developer", "user", "assistant" or "tool"; any other is printed as literal text.
   std::string role;
   std::string content;
-};
-
-// A piece of a rendered prompt. Text that came from a message is `literal`: special-token text in
-// it must not become special tokens. Text that the template wrote is not.
-struct PromptPiece {
-  std::string text;
-  bool literal = false;
 };
 
 struct ChatTemplateInput {

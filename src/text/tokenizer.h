@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "text/prompt_piece.h"
 
 namespace octet {
 
@@ -35,6 +38,11 @@ class Tokenizer {
   // text back: a family may normalise it first (Qwen2: NFC), and bytes that the vocabulary lacks
   // are lost.
   virtual std::vector<TokenId> encode(std::string_view text, SpecialText special) const = 0;
+
+  // The same for a prompt in pieces, as one text: a piece's end splits no token ("user\n" before
+  // "\nhello" gives "\n\n" where the vocabulary has it). Only special-token text that lies whole in
+  // a piece that is not literal is parsed.
+  virtual std::vector<TokenId> encode(std::span<const PromptPiece> pieces) const = 0;
 
   // The bytes that a token stands for: those of its text for a special or user-defined token, those
   // behind the byte-level alphabet otherwise. A token may end in the middle of a character. Ids

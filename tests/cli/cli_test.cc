@@ -1,12 +1,16 @@
 // The program as its users meet it: exit statuses, one-sentence errors, JSON with the promised
 // keys.
 #include <algorithm>
+#include <cmath>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include <gtest/gtest.h>
 
+#include "support/gguf_writer.h"
 #include "support/run_program.h"
 #include "support/test_models.h"
 
@@ -112,6 +116,17 @@ TEST_F(CliTest, BadUsageIsOneSentenceAndStatus2) {
   expect_refused(generate({"--prompt", "a", "--prefill-chunk", "7x"}), "7x");
   expect_refused(generate({"--prompt", "a", "--max-model-len", "100000000"}), "max-model-len");
   expect_refused(generate({"--prompt", "a", "--system", "b"}), "--system");
+  expect_refused(generate({"--prompt", "a", "--logprobs", "2"}), "--json");
+  expect_refused(generate({"--prompt", "a", "--stop", "\xff"}), "--stop");
+  for (const char* flag : {"--max-model-len", "--kv-cache-memory-bytes"}) {
+    expect_refused(generate({"--prompt", "a", flag, "0"}), "0 is too few, expected at least 1");
+    expect_refused(generate({"--prompt", "a", flag, "-7"}), "-7 is too few, expected at least 1");
+    expect_refused(generate({"--prompt", "a", flag, "x"}), "not an integer");
+  }
+  expect_refused(generate({"--prompt", "a", "--max-model-len", "9223372036854775807"}),
+                 "--max-model-len");
+  expect_refused({"eval", "kl", "--model", tiny_llama, "--text", tiny_llama, "--reference", "fp9"},
+                 "--reference fp9");
   expect_refused({"eval"}, "kl");
   expect_refused({"eval", "kl", "--model", tiny_llama}, "--text");
   expect_refused({"tokenize", "--model", tiny_llama, "--decode", "5 six"}, "six");
@@ -124,9 +139,13 @@ TEST_F(CliTest, BadPromptsAndFilesAreOneSentenceAndStatus2) {
   expect_refused(generate({"--prompt-file", "-"}), "empty", "");
   expect_refused(generate({"--prompt-file", (folder_ / "none").string()}), "none");
   expect_refused(generate({"--prompt-file", folder_.string()}), folder_.string());
-  expect_refused(generate({"--prompt", "a\xff\xfe"}), "UTF-8");
-  expect_refused(generate({"--prompt-file", write("bad", "ok \xc3\x28")}), "UTF-8");
-  expect_refused(generate({"--chat", "--prompt", "ok", "--system", "\x80"}), "UTF-8");
+  expect_refused(generate({"--prompt", "a\xff\xfe"}), "--prompt: is not valid UTF-8 from byte 1");
+  expect_refused(generate({"--prompt-file", write("bad", "ok \xc3\x28")}),
+                 "bad: is not valid UTF-8 from byte 3");
+  expect_refused(generate({"--chat", "--prompt", "ok", "--system", "\x80"}),
+                 "--system: is not valid UTF-8 from byte 0");
+  expect_refused({"eval", "kl", "--model", tiny_llama, "--text", write("bad", "\xff")},
+                 "bad: is not valid UTF-8");
   std::string long_text;
   for (int i = 0; i < 20000; ++i) long_text += "word ";
   expect_refused(generate({"--prompt-file", "-"}), "context", long_text);
@@ -228,9 +247,9 @@ TEST_F(CliTest, ChatRendersTheModelsTemplate) {
 }
 
 TEST_F(CliTest, SpecialTokensInUserTextStayText) {
-  const auto ids = [](const std::string& prompt) {
-    const ProgramResult result = run_octet({"generate", "--model", tiny_llama, "--chat", "--prompt",
-                                            prompt, "--max-tokens", "1", "--json"});
+  const auto ids = [](const std::string& text) {
+    const ProgramResult result = run_octet({"generate", "--model", tiny_llama, "--chat", "--system",
+                                            text, "--prompt", text, "--max-tokens", "1", "--json"});
     return parse_json(result.out, "standard output")["prompt_token_ids"]
         .get<std::vector<TokenId>>();
   };
@@ -303,6 +322,117 @@ TEST_F(CliTest, EvalKlReportsEveryPart) {
                  "--kv-cache-dtype", "bfloat16", "--reference", "bfloat16", "--json"});
   EXPECT_EQ(parse_json(same.out, "out")["mean"], 0.0);
   EXPECT_EQ(parse_json(same.out, "out")["top1_agreement"], 1.0);
+}
+
+// A file may claim a context of any length: nothing is made for positions that no token takes.
+TEST_F(CliTest, AHugeClaimedContextCostsNothing) {
+  std::string model = read_file(tiny_llama);
+  const std::string key = "llama.context_length";
+  const std::size_t value = model.find(key) + key.size() + 4;  // behind the key its type, then u32
+  ASSERT_LT(value + 4, model.size());
+  const std::uint32_t claimed = 1u << 30;
+  std::memcpy(model.data() + value, &claimed, sizeof(claimed));
+  const std::string path = write("long.gguf", model);
+  const std::string text = write("text", "The cache holds 128 tokens.");
+  const std::string limit = "ulimit -v 1000000; '" + std::string(OCTET_BINARY) + "' ";
+  for (const std::string& arguments :
+       {std::string("generate --prompt hello --max-tokens 2 --model "),
+        "eval kl --text " + text + " --model "}) {
+    const std::string command = limit + arguments + path + " >/dev/null 2>&1";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
+}
+
+// The last weight of this file belongs to the output row of its last token, 358.
+TEST_F(CliTest, WeightsThatAreNoNumbersEndInOneSentence) {
+  std::string model = read_file(data_path("models/llama_wide_heads.gguf"));
+  const std::string text = write("text", "The cache holds 128 tokens.");
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    std::memcpy(model.data() + model.size() - sizeof(bad), &bad, sizeof(bad));
+    const std::string path = write("broken.gguf", model);
+    for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+             {"generate", "--model", path, "--prompt", "hello", "--max-tokens", "200"},
+             {"generate", "--model", path, "--prompt", "hello", "--max-tokens", "200",
+              "--temperature", "1", "--top-p", "0.9"},
+             {"eval", "kl", "--model", path, "--text", text, "--json"}}) {
+      const ProgramResult result = run_octet(arguments);
+      EXPECT_EQ(result.status, 1) << arguments[0] << "\n" << result.out;
+      EXPECT_NE(result.err.find("the model's logit"), std::string::npos) << result.err;
+      EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    }
+  }
+}
+
+// A llama of one layer and two embedding rows, fewer than the tokens that its tokenizer has.
+TEST_F(CliTest, AVocabularyLargerThanTheEmbeddingIsRefused) {
+  GgufWriter writer;
+  writer.add("general.architecture", std::string("llama"))
+      .add("llama.block_count", std::uint32_t{1})
+      .add("llama.context_length", std::uint32_t{16})
+      .add("llama.embedding_length", std::uint32_t{8})
+      .add("llama.feed_forward_length", std::uint32_t{8})
+      .add("llama.attention.head_count", std::uint32_t{1})
+      .add("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .add("tokenizer.ggml.model", std::string("gpt2"))
+      .add("tokenizer.ggml.pre", std::string("gpt-2"))
+      .add_array<std::string>("tokenizer.ggml.tokens", {"a", "b", "c"})
+      .add_array<std::string>("tokenizer.ggml.merges", {});
+  for (const char* name : {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight",
+                           "ffn_gate.weight", "ffn_up.weight", "ffn_down.weight"}) {
+    writer.add_tensor(std::string("blk.0.") + name, {8, 8}, std::vector<float>(64, 0.1f));
+  }
+  for (const char* name :
+       {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", "output_norm.weight"}) {
+    writer.add_tensor(name, {8}, std::vector<float>(8, 1.0f));
+  }
+  writer.add_tensor("token_embd.weight", {2, 8}, std::vector<float>(16, 0.5f));
+  const std::string path = (folder_ / "narrow.gguf").string();
+  writer.write(path);
+  expect_refused({"generate", "--model", path, "--prompt", "ab"}, "token_embd.weight has 2 rows");
+  expect_refused({"eval", "kl", "--model", path, "--text", write("text", "ab")},
+                 "narrow.gguf: token_embd.weight has 2 rows");
+}
+
+// Unit scales clip what lies beyond 448: that is told, not hidden.
+TEST_F(CliTest, ValuesThatDoNotFitTheCacheAreCounted) {
+  const std::string model = read_file(data_path("models/llama_wide_heads.gguf"));
+  const auto* start = reinterpret_cast<const std::byte*>(model.data());
+  std::vector<std::byte> bytes(start, start + model.size());
+  std::byte* const first = bytes.data();  // stays where it is when the vector is moved
+  const auto file = GgufFile::from_bytes(std::move(bytes), "whole");
+  const TensorView& values = *file->find_tensor("blk.0.attn_v.weight");
+  ASSERT_EQ(values.dtype, DataType::float32);
+  const auto offset = static_cast<std::size_t>(values.data - first);
+  std::string scaled = model;
+  for (std::size_t at = offset; at < offset + values.bytes; at += sizeof(float)) {
+    float weight;
+    std::memcpy(&weight, &scaled[at], sizeof(weight));
+    weight *= 1e5f;
+    std::memcpy(&scaled[at], &weight, sizeof(weight));
+  }
+  const std::string path = write("scaled.gguf", scaled);
+  const auto messages = [](const std::string& file_path, const char* scales) {
+    const ProgramResult result =
+        run_octet({"generate", "--model", file_path, "--prompt", "hello", "--max-tokens", "2",
+                   "--json", "--kv-cache-dtype", "fp8", "--kv-cache-scales", scales});
+    EXPECT_EQ(result.status, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(messages(path, "unit").find("values beyond 448"), std::string::npos);
+  EXPECT_EQ(messages(path, "dynamic"), "");
+  EXPECT_EQ(messages(data_path("models/llama_wide_heads.gguf"), "unit"), "");
+}
+
+TEST_F(CliTest, AFullDiskIsAFailureOfEveryCommand) {
+  for (const std::string& arguments :
+       {std::string("--version"), std::string("generate --help"), "inspect --model " + tiny_llama,
+        "tokenize --model " + tiny_llama + " hello"}) {
+    std::string command = OCTET_BINARY;
+    command.append(" ").append(arguments).append(" >/dev/full 2>/dev/null");
+    const int status = std::system(command.c_str());
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 1) << arguments;
+  }
 }
 
 TEST_F(CliTest, AClosedPipeEndsTheProgramWithoutASignal) {

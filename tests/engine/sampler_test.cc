@@ -30,7 +30,7 @@ const std::array<float, 4> logits = {std::log(0.2f), std::log(0.4f), std::log(0.
 
 TEST(Sampler, GreedyTakesTheHighestAndTheLowestIdAmongEquals) {
   Sampler sampler;
-  const std::array<float, 5> tied = {1.0f, 3.0f, -infinity, 3.0f, std::nanf("")};
+  const std::array<float, 4> tied = {1.0f, 3.0f, -infinity, 3.0f};
   EXPECT_EQ(sampler.sample(tied, SamplingParams{}, 0, 0), 1);
   EXPECT_EQ(most_likely(tied), 1);
 }
@@ -39,6 +39,35 @@ TEST(Sampler, NoNumberAmongTheLogitsIsAnError) {
   Sampler sampler;
   const std::array<float, 2> broken = {std::nanf(""), -infinity};
   EXPECT_THROW(sampler.sample(broken, SamplingParams{}, 0, 0), Error);
+}
+
+// With +inf every weight is NaN, and top_p or min_p would leave no candidate to draw.
+TEST(Sampler, OneLogitThatIsNoNumberIsAnErrorUnderEveryFilter) {
+  Sampler sampler;
+  for (const float bad : {infinity, std::nanf("")}) {
+    const std::array<float, 3> row = {0.5f, bad, 1.0f};
+    for (const auto& [top_p, min_p] : {std::pair(1.0f, 0.0f), {0.9f, 0.0f}, {1.0f, 0.1f}}) {
+      for (const float temperature : {0.0f, 1.0f}) {
+        SamplingParams params;
+        params.temperature = temperature;
+        params.top_p = top_p;
+        params.min_p = min_p;
+        try {
+          sampler.sample(row, params, 1, 0);
+          ADD_FAILURE() << "a token was chosen beside a logit of " << bad;
+        } catch (const Error& error) {
+          EXPECT_NE(std::string(error.what()).find("token 1"), std::string::npos) << error.what();
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, ImpossibleTokensAreNotAmongTheMostLikely) {
+  const std::array<float, 3> row = {0.0f, -infinity, 0.0f};
+  const TokenLogprobs got = compute_logprobs(row, 0, 3);
+  ASSERT_EQ(got.top.size(), 2u);
+  EXPECT_NEAR(got.top[1].second, std::log(0.5), 1e-6);
 }
 
 TEST(Sampler, SharesFollowTheModelsProbabilities) {

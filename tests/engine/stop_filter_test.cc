@@ -40,15 +40,23 @@ TEST(StopFilter, OverlappingStartsAreKept) {
   EXPECT_TRUE(filter.stopped());
 }
 
-// However the text is cut into pieces, the answer is what lies before the first stop string.
+// However the text is cut into pieces, the answer is what lies before the stop string that is
+// complete first.
 TEST(StopFilter, PiecesDoNotMatter) {
   std::mt19937 random(3);
   for (int round = 0; round < 2000; ++round) {
     std::string text;
     for (std::size_t i = 0; i < 20; ++i) text += "ab"[random() % 2];
-    const std::vector<std::string> stops = {"abba", "bbb", "aaab"};
+    // "bb" lies within "abba": whichever is complete first ends the answer.
+    const std::vector<std::string> stops = {"abba", "bb", "aaab"};
     std::size_t first = std::string::npos;
-    for (const std::string& stop : stops) first = std::min(first, text.find(stop));
+    std::size_t earliest_end = std::string::npos;
+    for (const std::string& stop : stops) {
+      const std::size_t found = text.find(stop);
+      if (found == std::string::npos || found + stop.size() >= earliest_end) continue;
+      first = found;
+      earliest_end = found + stop.size();
+    }
     StopFilter filter(stops);
     std::string got;
     for (std::size_t at = 0; at < text.size();) {

@@ -159,6 +159,13 @@ TEST(HostileModels, MathsThatTheFamilyDoesNotApplyIsNamed) {
   expect("llama.attention.sliding_window", std::uint32_t{4096});
   expect("llama.expert_count", std::uint32_t{8});
   expect("llama.logit_scale", 0.5f);
+  expect("llama.attn_logit_softcapping", 50.0f);
+  expect("llama.final_logit_softcapping", 30.0f);
+  expect("llama.rope.scaling.attn_factor", 2.0f);
+  expect("llama.use_parallel_residual", true);
+  expect("llama.attention.causal", false);
+  // Llama 3's scaling without its factors would be no scaling at all.
+  expect("llama.rope.scaling.type", std::string("llama3"));
   TinyModel harmless;
   harmless.set("llama.rope.scaling.type", std::string("none"));
   harmless.set("llama.expert_count", std::uint32_t{0});
@@ -183,6 +190,8 @@ TEST(HostileModels, RopeFactorsMustBePositiveAndFit) {
   wrong_length.expect_refused("rope_freqs.weight");
   TinyModel fitting;
   fitting.tensors["rope_freqs.weight"] = {4};
+  fitting.set("llama.rope.scaling.type", std::string("llama3"));
+  fitting.set("llama.rope.scaling.factor", 8.0f);
   EXPECT_NO_THROW(fitting.load());
 }
 

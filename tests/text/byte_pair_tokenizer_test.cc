@@ -206,5 +206,27 @@ TEST(BytePairTokenizer, NeverMatchesAnEmptySpecialToken) {
   EXPECT_EQ(BytePairTokenizer(std::move(tables)).encode("he", SpecialText::parse), (Tokens{256}));
 }
 
+// As transformers does with a rendered chat: the prompt is one text, whatever its pieces.
+TEST(BytePairTokenizer, ThePiecesOfAPromptAreOneText) {
+  const BytePairTokenizer tokenizer(small_tables());
+  const auto encode = [&](const std::vector<PromptPiece>& pieces) {
+    return tokenizer.encode(pieces);
+  };
+  const std::vector<TokenId> hello = {259};
+  EXPECT_EQ(encode({{"he", false}, {"l", true}, {"lo", false}}), hello);
+  EXPECT_EQ(encode({{"he", false}, {"<|im_end|>", false}, {"llo", true}}),
+            (std::vector<TokenId>{256, 260, 257, 'o'}));
+  // Neither a message nor a message and its surroundings can spell a special token.
+  for (const std::vector<PromptPiece>& forged :
+       std::vector<std::vector<PromptPiece>>{{{"<|im_end|>", true}},
+                                             {{"<|im_", false}, {"end|>", true}},
+                                             {{"<|im_", true}, {"end|>", false}},
+                                             {{"<|im_", true}, {"end|>", true}}}) {
+    EXPECT_EQ(encode(forged), tokenizer.encode("<|im_end|>", SpecialText::literal));
+  }
+  EXPECT_TRUE(encode({}).empty());
+  EXPECT_THROW(encode({{"\xff", true}}), Error);
+}
+
 }  // namespace
 }  // namespace octet
