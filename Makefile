@@ -12,11 +12,12 @@ FUZZ_SECONDS ?= 60
 # A document that is on every Debian: about 7,600 tokens of the demo model's 8,192.
 DEMO_DOCUMENT ?= /usr/share/common-licenses/GPL-3
 demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
-# What `make lint` reads: the program's own sources (the tests are held to the format alone).
-LINT_FILES ?= $$(git ls-files 'src/*.cc')
+# What `make lint` reads: the program's own sources (the tests, and what needs CUDA's headers, are held to
+# the format alone).
+LINT_FILES ?= $$(git ls-files 'src/*.cc' ':!*_cuda.cc'; git ls-files 'src/*_without_cuda.cc')
 clang_format := git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format-14
 
-.PHONY: help build model models demo benchmarks test test-asan test-tsan fuzz format check-format lint clean
+.PHONY: help build cuda test-gpu model models demo benchmarks test test-asan test-tsan fuzz format check-format lint clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z -]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -27,6 +28,16 @@ build: ## build the program: build/octet (Release)
 	cmake --preset release
 	cmake --build build --target octet -j $(JOBS)
 	@echo "build: build/octet is ready"
+
+cuda: ## build the program with the CUDA backend, and the GPU's tests: build-cuda/octet
+	@tools/install_packages.sh build test
+	@tools/install_cuda.sh
+	cmake --preset cuda
+	cmake --build build-cuda --target octet octet_gpu_tests -j $(JOBS)
+	@echo "cuda: build-cuda/octet is ready"
+
+test-gpu: cuda ## run the GPU's tests on this machine's GPU, then a part of them under compute-sanitizer
+	@tools/test_gpu.sh build-cuda
 
 model: ## fetch the demo's model, SmolLM2-135M-Instruct (98 MB), into models/
 	@tools/install_packages.sh build

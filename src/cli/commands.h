@@ -13,5 +13,6 @@ void add_generate(CLI::App& program, CommandAction* run);
 void add_inspect(CLI::App& program, CommandAction* run);
 void add_tokenize(CLI::App& program, CommandAction* run);
 void add_eval(CLI::App& program, CommandAction* run);
+void add_bench(CLI::App& program, CommandAction* run);
 
 }  // namespace octet

@@ -8,6 +8,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "core/cuda/device.h"
 #include "core/error.h"
 #include "text/unicode.h"
 
@@ -50,7 +51,10 @@ void MachineFlags::add_to(CLI::App& command) {
 
 void MachineFlags::apply_to(EngineOptions* options) const {
   if (device == "cuda") {
-    throw_unsupported("--device cuda: this build has no CUDA backend; expected auto or cpu");
+    const std::string reason = cuda_unavailable_reason();
+    throw_unsupported(
+        "--device cuda: {}; expected auto or cpu",
+        reason.empty() ? "models do not run on a GPU yet, attention's benchmark does" : reason);
   }
   if (device != "auto" && device != "cpu") {
     throw_bad_input("--device {}: expected auto, cpu or cuda", device);

@@ -12,10 +12,29 @@ std::size_t align_up(std::size_t value, std::size_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }
 
+// Keys of 8 bits and both sides of 16 bits are rows: the tensor core takes 16-bit operands in
+// either direction. Values of 8 bits it takes along the tokens only, so they lie transposed.
+KvOrder sm90_order(const KvSidePolicy& side, int head_dim, bool is_value) {
+  const std::size_t row_bytes = static_cast<std::size_t>(head_dim) * bytes_of(side.dtype);
+  if (side.dtype == KvDtype::float32 || row_bytes % 32 != 0) {
+    throw_unsupported(
+        "a cache of {} with head_dim {} has no page order for Hopper GPUs; expected a format of 8 "
+        "or "
+        "16 bits and rows of a multiple of 32 bytes",
+        name_of(side.dtype), head_dim);
+  }
+  return is_value && is_eight_bit(side.dtype) ? KvOrder::swizzled_transpose
+                                              : KvOrder::swizzled_rows;
+}
+
 }  // namespace
 
-KvRunLayout make_run_layout(const KvLayerPolicy& policy, int head_dim) {
+KvRunLayout make_run_layout(const KvLayerPolicy& policy, int head_dim, KvTarget target) {
   KvRunLayout run;
+  if (target == KvTarget::sm90) {
+    run.key_order = sm90_order(policy.key, head_dim, false);
+    run.value_order = sm90_order(policy.value, head_dim, true);
+  }
   run.policy = policy;
   run.head_dim = head_dim;
   const auto elements = static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(head_dim);
@@ -33,7 +52,8 @@ KvRunLayout make_run_layout(const KvLayerPolicy& policy, int head_dim) {
   return run;
 }
 
-KvLayout::KvLayout(const std::vector<KvLayerGeometry>& geometry, const KvPolicy& policy) {
+KvLayout::KvLayout(const std::vector<KvLayerGeometry>& geometry, const KvPolicy& policy,
+                   KvTarget target) {
   if (geometry.size() != policy.layers.size()) {
     throw_error(ErrorKind::internal, "a cache policy of {} layers was made for a model of {}",
                 policy.layers.size(), geometry.size());
@@ -48,7 +68,7 @@ KvLayout::KvLayout(const std::vector<KvLayerGeometry>& geometry, const KvPolicy&
     if (group == groups_.size()) {
       KvGroup made;
       made.geometry = geometry[layer];
-      made.run = make_run_layout(policy.layers[layer], geometry[layer].head_dim);
+      made.run = make_run_layout(policy.layers[layer], geometry[layer].head_dim, target);
       made.layer_bytes = made.run.bytes * static_cast<std::size_t>(geometry[layer].kv_heads);
       groups_.push_back(std::move(made));
     }

@@ -13,16 +13,22 @@ inline constexpr int page_tokens = 64;
 // The widest head that the cache's operations take; and a head_dim must be a multiple of 8.
 inline constexpr int max_head_dim = 512;
 
-// The order of the elements inside a run's K or V.
+// The order of the elements inside a run's K or V (kv/element_order.h has the formulas).
 enum class KvOrder : std::uint8_t {
-  token_major,      // [page_tokens][head_dim]
-  dimension_major,  // [head_dim][page_tokens]
+  token_major,         // [page_tokens][head_dim]
+  dimension_major,     // [head_dim][page_tokens]
+  swizzled_rows,       // [panel][page_tokens][panel bytes], the tensor core's swizzle
+  swizzled_transpose,  // [head_dim][page_tokens], tokens permuted in sixteens, swizzled; 8-bit only
 };
+
+// Whose order a cache's pages have. A page is as large either way, and convertible (kv/convert.h).
+enum class KvTarget : std::uint8_t { cpu, sm90 };
 
 // One (layer, KV head) of a page: K, V and then their scales (bfloat16, one a token), contiguous
 // and aligned to 128 bytes. On the CPU keys are dimension-major, so that the scores of eight or
 // more tokens fill the lanes of a vector without a horizontal sum, and values are token-major, so
-// that a token's weight multiplies whole vectors of its value.
+// that a token's weight multiplies whole vectors of its value. On Hopper (sm90) both are the tensor
+// core's operands as they lie, so that a bulk copy feeds it (docs/kernels/layout.md).
 struct KvRunLayout {
   KvLayerPolicy policy;
   int head_dim = 0;
@@ -35,7 +41,10 @@ struct KvRunLayout {
   std::size_t bytes = 0;
 };
 
-KvRunLayout make_run_layout(const KvLayerPolicy& policy, int head_dim);
+// Throws Error{unsupported} where the target has no order for a side: float32 on sm90, or rows
+// there that are no multiple of 32 bytes.
+KvRunLayout make_run_layout(const KvLayerPolicy& policy, int head_dim,
+                            KvTarget target = KvTarget::cpu);
 
 struct KvLayerGeometry {
   int kv_heads = 0;
@@ -56,7 +65,8 @@ struct KvGroup {
 class KvLayout {
  public:
   // One geometry and one policy per layer.
-  KvLayout(const std::vector<KvLayerGeometry>& geometry, const KvPolicy& policy);
+  KvLayout(const std::vector<KvLayerGeometry>& geometry, const KvPolicy& policy,
+           KvTarget target = KvTarget::cpu);
 
   const std::vector<KvGroup>& groups() const { return groups_; }
   int group_of(int layer) const { return places_[static_cast<std::size_t>(layer)].group; }

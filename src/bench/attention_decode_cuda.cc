@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "bench/attention_decode.h"
+#include "bench/random_cache.h"
+#include "bench/read_rate.h"
+#include "bench/sustained.h"
+#include "core/bfloat16.h"
+#include "core/cuda/device.h"
+#include "core/float8_e4m3.h"
+#include "core/thread_pool.h"
+#include "kv/element_order.h"
+#include "ops/attention/decode_sm90.h"
+
+namespace octet {
+
+namespace {
+
+// Caches that the launches take turns with hold this many times the L2.
+constexpr double rotation_factor = 5;
+
+int rotations_for(double bytes_read, std::size_t l2_bytes) {
+  const double wanted = rotation_factor * static_cast<double>(l2_bytes);
+  return std::max(2, static_cast<int>(std::ceil(wanted / bytes_read)));
+}
+
+// Keys of a sequence that any of its query rows sees.
+int visible_keys(const AttentionDecodeBench& bench) {
+  return bench.window == 0 ? bench.context
+                           : std::min(bench.context, bench.window + bench.query_rows - 1);
+}
+
+class Problem {
+ public:
+  Problem(const AttentionDecodeBench& bench, const KvLayerPolicy& policy,
+          const CudaDeviceInfo& device)
+      : bench_(bench),
+        policy_(policy),
+        rotations_(rotations_for(bytes_read(), device.l2_bytes)),
+        cache_({policy,
+                {bench.kv_heads, bench.head_dim, bench.window},
+                bench.batch * rotations_,
+                bench.context,
+                static_cast<float>(bench.value_mean)}),
+        workspace_({bench.head_dim, bench.query_heads, bench.kv_heads, bench.query_rows,
+                    bench.window, policy},
+                   bench.batch),
+        lengths_(std::vector<std::int32_t>(static_cast<std::size_t>(bench.batch), bench.context)) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal(0.0f, 1.0f);
+    host_query_.resize(static_cast<std::size_t>(rows()) * row_elements());
+    for (std::uint16_t& x : host_query_) x = float_to_bfloat16(normal(random));
+    query_ = DeviceArray<std::uint16_t>(host_query_);
+    output_ = DeviceArray<std::uint16_t>(host_query_.size());
+    float_output_ = DeviceArray<float>(host_query_.size());
+  }
+
+  double bytes_read() const {
+    const KvRunLayout run = make_run_layout(policy_, bench_.head_dim, KvTarget::sm90);
+    return static_cast<double>(visible_keys(bench_)) * bench_.batch * bench_.kv_heads *
+           static_cast<double>(run.bytes) / page_tokens;
+  }
+  int rotations() const { return rotations_; }
+  int blocks() const { return workspace_.blocks(); }
+  RandomCache& cache() { return cache_; }
+  int rows() const { return bench_.batch * bench_.query_rows; }
+  int row_elements() const { return bench_.query_heads * bench_.head_dim; }
+
+  void plan(cudaStream_t stream) { workspace_.plan(lengths_.data(), bench_.batch, stream); }
+
+  void launch(int rotation, DecodeOutput type, cudaStream_t stream) {
+    DecodeSm90Args args;
+    args.query = query_.data();
+    args.output = type == DecodeOutput::float32 ? static_cast<void*>(float_output_.data())
+                                                : static_cast<void*>(output_.data());
+    args.output_type = type;
+    args.query_stride = row_elements();
+    args.output_stride = row_elements();
+    args.softmax_scale = softmax_scale();
+    args.layer = cache_.layer();
+    args.page_table = cache_.table() + static_cast<std::int64_t>(rotation) * bench_.batch *
+                                           cache_.pages_per_sequence();
+    args.page_table_stride = cache_.pages_per_sequence();
+    args.overlap = bench_.overlap;
+    decode_sm90(args, workspace_, stream);
+  }
+
+  // Outputs of one launch over the given rotation, poisoned before.
+  std::vector<float> run_float32(int rotation) {
+    float_output_.fill_bytes(0xFF);
+    launch(rotation, DecodeOutput::float32, nullptr);
+    return float_output_.download();
+  }
+  std::vector<float> run_bfloat16(int rotation) {
+    output_.fill_bytes(0xFF);
+    launch(rotation, DecodeOutput::bfloat16, nullptr);
+    std::vector<float> values;
+    for (const std::uint16_t bits : output_.download()) values.push_back(bfloat16_to_float(bits));
+    return values;
+  }
+
+  // The same in double precision over what is stored, for the given rotation.
+  std::vector<double> reference(int rotation);
+
+ private:
+  float softmax_scale() const { return 1.0f / std::sqrt(static_cast<float>(bench_.head_dim)); }
+  void attend(int rotation, int sequence, int kv_head, std::vector<double>* output);
+
+  AttentionDecodeBench bench_;
+  KvLayerPolicy policy_;
+  int rotations_;
+  RandomCache cache_;
+  DecodeSm90Workspace workspace_;
+  DeviceArray<std::int32_t> lengths_;
+  std::vector<std::uint16_t> host_query_;
+  DeviceArray<std::uint16_t> query_;
+  DeviceArray<std::uint16_t> output_;
+  DeviceArray<float> float_output_;
+};
+
+double side_scale(const KvSidePolicy& side, const std::byte* scales, int token) {
+  if (side.scales != KvScales::dynamic) return 1.0;
+  return bfloat16_to_float(reinterpret_cast<const std::uint16_t*>(scales)[token]);
+}
+
+// All query rows and heads of one KV head of one sequence.
+void Problem::attend(int rotation, int sequence, int kv_head, std::vector<double>* output) {
+  const KvLayerView layer = cache_.layer();
+  const KvRunLayout& run = layer.group->run;
+  const int head_dim = bench_.head_dim;
+  const int group = bench_.query_heads / bench_.kv_heads;
+  const int queries = group * bench_.query_rows;
+  const PageId* table =
+      cache_.host_table().data() +
+      (static_cast<std::size_t>(rotation) * bench_.batch + sequence) * cache_.pages_per_sequence();
+  std::vector<std::vector<double>> scores(queries);
+  for (auto& of_query : scores) of_query.assign(bench_.context, -HUGE_VAL);
+  const auto place = [&](int q) {
+    const int row = sequence * bench_.query_rows + q / group;
+    return (static_cast<std::size_t>(row) * bench_.query_heads + kv_head * group + q % group) *
+           static_cast<std::size_t>(head_dim);
+  };
+  std::vector<double> element(head_dim);
+  const auto load = [&](const std::byte* bytes, KvOrder order, double scale, int token) {
+    for (int i = 0; i < head_dim; ++i) {
+      const std::size_t at = element_offset(order, 1, head_dim, token, i);
+      element[i] = scale * float8_e4m3_to_float(static_cast<std::uint8_t>(bytes[at]));
+    }
+  };
+  const auto sees = [&](int q, int key) {
+    const int end = bench_.context - (bench_.query_rows - 1 - q / group);
+    return key < end && (bench_.window == 0 || key >= end - bench_.window);
+  };
+  const int first = bench_.context - visible_keys(bench_);
+  for (int key = first; key < bench_.context; ++key) {
+    const std::byte* bytes = cache_.host_run(table[key / page_tokens], kv_head);
+    const int token = key % page_tokens;
+    load(bytes, run.key_order, side_scale(policy_.key, bytes + run.key_scale_offset, token), token);
+    for (int q = 0; q < queries; ++q) {
+      if (!sees(q, key)) continue;
+      double score = 0;
+      for (int i = 0; i < head_dim; ++i) {
+        score += element[i] * bfloat16_to_float(host_query_[place(q) + i]);
+      }
+      scores[q][key] = score * softmax_scale();
+    }
+  }
+  std::vector<double> highest(queries);
+  std::vector<double> sums(queries, 0.0);
+  for (int q = 0; q < queries; ++q) {
+    highest[q] = *std::max_element(scores[q].begin(), scores[q].end());
+  }
+  for (int key = first; key < bench_.context; ++key) {
+    const std::byte* bytes = cache_.host_run(table[key / page_tokens], kv_head);
+    const int token = key % page_tokens;
+    load(bytes + run.value_offset, run.value_order,
+         side_scale(policy_.value, bytes + run.value_scale_offset, token), token);
+    for (int q = 0; q < queries; ++q) {
+      const double weight = std::exp(scores[q][key] - highest[q]);
+      sums[q] += weight;
+      for (int i = 0; i < head_dim; ++i) (*output)[place(q) + i] += weight * element[i];
+    }
+  }
+  for (int q = 0; q < queries; ++q) {
+    for (int i = 0; i < head_dim; ++i) (*output)[place(q) + i] /= sums[q];
+  }
+}
+
+std::vector<double> Problem::reference(int rotation) {
+  std::vector<double> output(host_query_.size(), 0.0);
+  cache_.host_run(0, 0);  // brings the arena here before the threads ask for it
+  ThreadPool pool(0);
+  pool.parallel_for(static_cast<std::int64_t>(bench_.batch) * bench_.kv_heads,
+                    [&](std::int64_t pair, int) {
+                      attend(rotation, static_cast<int>(pair / bench_.kv_heads),
+                             static_cast<int>(pair % bench_.kv_heads), &output);
+                    });
+  return output;
+}
+
+// NaN where any output is.
+double relative_error(const std::vector<float>& output, const std::vector<double>& reference) {
+  double difference = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    difference += (output[i] - reference[i]) * (output[i] - reference[i]);
+    norm += reference[i] * reference[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
+}  // namespace
+
+AttentionDecodeReport bench_attention_decode(const AttentionDecodeBench& bench) {
+  const KvPolicy policy = make_kv_policy(bench.cache, 1);
+  const CudaDeviceInfo device = cuda_device_info();
+  Problem problem(bench, policy.layers[0], device);
+  AttentionDecodeReport report;
+  report.device = device.name;
+  report.cache = describe(policy.layers[0]);
+  report.scales = policy.scales_name;
+  report.blocks = problem.blocks();
+  report.rotations = problem.rotations();
+  problem.plan(nullptr);
+
+  if (bench.check) {
+    const int rotation = problem.rotations() - 1;
+    const std::vector<double> reference = problem.reference(rotation);
+    report.checked = true;
+    report.error = relative_error(problem.run_float32(rotation), reference);
+    report.bfloat16_error = relative_error(problem.run_bfloat16(rotation), reference);
+  }
+  check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+
+  // A graph long enough that its own launch does not count.
+  const int count = (std::max(64, problem.rotations()) + problem.rotations() - 1) /
+                    problem.rotations() * problem.rotations();
+  const SustainedTime time = time_sustained(count, [&](int index, cudaStream_t stream) {
+    problem.launch(index % problem.rotations(), DecodeOutput::bfloat16, stream);
+  });
+  report.launches = time.launches;
+  report.microseconds = time.median_microseconds;
+  report.fastest_microseconds = time.fastest_microseconds;
+  report.bytes = problem.bytes_read();
+  report.terabytes_per_second = report.bytes / report.microseconds * 1e-6;
+  report.read_terabytes_per_second =
+      measure_read_rate(problem.cache(), bench.kv_heads, device.multiprocessors);
+  return report;
+}
+
+}  // namespace octet

@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "bench/random_cache.h"
+#include "bench/random_cache_fill.h"
+#include "core/error.h"
+
+namespace octet {
+
+RandomCache::RandomCache(const RandomCacheShape& shape) : shape_(shape) {
+  if (shape.policy.key.dtype != KvDtype::fp8 || shape.policy.value.dtype != KvDtype::fp8) {
+    throw_unsupported("bench attention: a cache of {}; expected fp8", describe(shape.policy));
+  }
+  group_.geometry = shape.geometry;
+  group_.run = make_run_layout(shape.policy, shape.geometry.head_dim, KvTarget::sm90);
+  group_.layer_bytes = group_.run.bytes * static_cast<std::size_t>(shape.geometry.kv_heads);
+  group_.page_bytes = group_.layer_bytes;
+  pages_per_sequence_ = (shape.context + page_tokens - 1) / page_tokens;
+  pages_ = static_cast<std::int64_t>(shape.sequences) * pages_per_sequence_;
+  arena_ = DeviceArray<std::byte>(static_cast<std::size_t>(pages_) * group_.page_bytes);
+  arena_.fill_bytes(0);
+  host_table_.resize(static_cast<std::size_t>(pages_));
+  std::iota(host_table_.begin(), host_table_.end(), PageId{0});
+  std::mt19937 random(7);
+  std::shuffle(host_table_.begin(), host_table_.end(), random);
+  table_ = DeviceArray<PageId>(host_table_);
+
+  const KvRunLayout& run = group_.run;
+  const FillParameters parameters = {arena_.data(),
+                                     table_.data(),
+                                     run.bytes,
+                                     run.value_offset,
+                                     run.key_scale_offset,
+                                     run.value_scale_offset,
+                                     run.key_order,
+                                     run.value_order,
+                                     shape.policy.key.scales == KvScales::dynamic,
+                                     shape.geometry.head_dim,
+                                     shape.geometry.kv_heads,
+                                     pages_per_sequence_,
+                                     shape.context,
+                                     shape.value_mean};
+  launch_random_cache_fill(parameters, pages_, nullptr);
+  check_cuda(cudaDeviceSynchronize(), "filling the cache");
+}
+
+KvLayerView RandomCache::layer() const {
+  KvLayerView view;
+  view.arena = arena_.data();
+  view.slab_bytes = group_.page_bytes;
+  view.pages_per_slab = 1;
+  view.page_bytes = group_.page_bytes;
+  view.group = &group_;
+  return view;
+}
+
+const std::byte* RandomCache::host_run(PageId page, int kv_head) {
+  if (host_arena_.empty()) host_arena_ = arena_.download();
+  return host_arena_.data() + static_cast<std::size_t>(page) * group_.page_bytes +
+         static_cast<std::size_t>(kv_head) * group_.run.bytes;
+}
+
+}  // namespace octet

@@ -1,0 +1,121 @@
+#include <cuda_runtime.h>
+
+#include "core/cuda/check.h"
+#include "ops/attention/decode_sm90_work.h"
+
+namespace octet {
+
+namespace {
+
+constexpr int plan_threads = 256;
+
+// A turn of the line: whose it is, and its pair's place.
+struct Turn {
+  int sequence;
+  int kv_head;
+  std::int32_t pair_start;
+  std::int32_t pair_turns;
+};
+
+__device__ Turn find_turn(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                          int sequences, const std::int32_t* starts, std::int32_t turn) {
+  // The last sequence that begins at or before the turn.
+  int low = 0;
+  int high = sequences;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    if (starts[middle] <= turn) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const std::int32_t of_head = turns.turns(context_lengths[low]);
+  const int kv_head = (turn - starts[low]) / of_head;
+  return {low, kv_head, starts[low] + kv_head * of_head, of_head};
+}
+
+// starts[i]: turns of the sequences before i. Returns the sum of all.
+__device__ std::int32_t sum_turns(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                                  int sequences, std::int32_t* starts) {
+  __shared__ std::int32_t sums[plan_threads];
+  __shared__ std::int32_t carried;
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) {
+    carried = 0;
+    starts[0] = 0;
+  }
+  __syncthreads();
+  for (int begin = 0; begin < sequences; begin += plan_threads) {
+    const int sequence = begin + thread;
+    sums[thread] =
+        sequence < sequences ? turns.turns(context_lengths[sequence]) * turns.kv_heads : 0;
+    __syncthreads();
+    for (int step = 1; step < plan_threads; step *= 2) {
+      const std::int32_t before = thread >= step ? sums[thread - step] : 0;
+      __syncthreads();
+      sums[thread] += before;
+      __syncthreads();
+    }
+    if (sequence < sequences) starts[sequence + 1] = carried + sums[thread];
+    __syncthreads();
+    if (thread == 0) carried += sums[plan_threads - 1];
+    __syncthreads();
+  }
+  return carried;
+}
+
+// One block.
+__global__ void __launch_bounds__(plan_threads)
+    plan_kernel(const DecodeTurns turns, const std::int32_t* context_lengths, int sequences,
+                const DecodePlan plan) {
+  const std::int32_t total = sum_turns(turns, context_lengths, sequences, plan.starts);
+  const int pieces = plan.blocks * plan.warpgroups;
+  const int active = min(pieces, total);
+  const auto start = [&](int piece) {
+    return piece < active ? piece_start(total, active, piece) : total;
+  };
+  const auto find = [&](std::int32_t turn) {
+    return find_turn(turns, context_lengths, sequences, plan.starts, turn);
+  };
+  for (int index = static_cast<int>(threadIdx.x); index < pieces; index += plan_threads) {
+    DecodePiece piece = {};
+    piece.line_turn = start(index);
+    piece.turns = start(index + 1) - piece.line_turn;
+    if (piece.turns > 0) {
+      const Turn turn = find(piece.line_turn);
+      piece.sequence = turn.sequence;
+      piece.kv_head = turn.kv_head;
+      piece.turn = piece.line_turn - turn.pair_start;
+      piece.length = context_lengths[turn.sequence];
+    }
+    plan.pieces[index] = piece;
+  }
+  for (int block = static_cast<int>(threadIdx.x); block < plan.blocks; block += plan_threads) {
+    const std::int32_t begin = start(block * plan.warpgroups);
+    const std::int32_t end = start((block + 1) * plan.warpgroups);
+    DecodeSharedPairs shared = {};
+    const auto share = [&](int side, const Turn& turn) {
+      const int last = owner_of(total, active, turn.pair_start + turn.pair_turns - 1);
+      shared.first_block[side] = owner_of(total, active, turn.pair_start) / plan.warpgroups;
+      shared.blocks[side] = last / plan.warpgroups - shared.first_block[side] + 1;
+    };
+    if (end > begin) {
+      const Turn first = find(begin);
+      const Turn last = find(end - 1);
+      if (first.pair_start < begin) share(0, first);
+      if (last.pair_start >= begin && last.pair_start + last.pair_turns > end) share(1, last);
+    }
+    plan.shared_pairs[block] = shared;
+  }
+}
+
+}  // namespace
+
+void launch_decode_plan(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                        int sequences, const DecodePlan& plan, cudaStream_t stream) {
+  plan_kernel<<<1, plan_threads, 0, stream>>>(turns, context_lengths, sequences, plan);
+  check_cuda(cudaGetLastError(), "launch of the decode plan");
+}
+
+}  // namespace octet

@@ -1,0 +1,85 @@
+// Who computes what in a decode launch. Internal to src/ops/attention.
+//
+// The keys of a (sequence, KV head) are taken in turns of a few pages. All turns of a step, in the
+// order sequence, KV head, turn, are one line that the blocks cut into equal pieces, so that any
+// mix of lengths keeps every block busy to the end. A piece may begin and end inside a pair of
+// sequence and KV head; such a pair is in parts, one a block, which the last block to arrive
+// merges.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+namespace octet {
+
+// What does not change over a launch and decides how a sequence becomes turns.
+struct DecodeTurns {
+  int turn_pages = 1;
+  int kv_heads = 0;
+  int query_rows = 1;
+  int window = 0;
+
+  // The first key that any query row sees.
+  __host__ __device__ int first_key(int length) const {
+    const int first = length - query_rows + 1 - window;
+    return window > 0 && first > 0 ? first : 0;
+  }
+  __host__ __device__ int first_page(int length) const { return first_key(length) / 64; }
+  __host__ __device__ int pages(int length) const {
+    return (length + 63) / 64 - first_page(length);
+  }
+  __host__ __device__ int turns(int length) const {
+    return (pages(length) + turn_pages - 1) / turn_pages;
+  }
+};
+
+// Where a warpgroup's piece begins.
+struct alignas(16) DecodePiece {
+  std::int32_t sequence;
+  std::int32_t kv_head;
+  std::int32_t turn;
+  std::int32_t turns;      // of the piece, over as many pairs as it takes
+  std::int32_t length;     // of the sequence
+  std::int32_t line_turn;  // the piece's first turn in the line
+  std::int32_t unused[2];
+};
+
+// Which blocks share a block's first pair, where it began in an earlier one, and its last pair,
+// where it goes on in a later one. Found here, not at the end of a launch, where each division
+// would count.
+struct alignas(16) DecodeSharedPairs {
+  std::int32_t first_block[2];
+  std::int32_t blocks[2];  // 0: the pair is not shared
+};
+
+// Blocks of a launch, at most: one for each multiprocessor.
+inline constexpr int max_decode_blocks = 160;
+
+// What a launch reads of the work map, in device memory.
+struct DecodeWork {
+  const DecodePiece* pieces;              // one a warpgroup
+  const DecodeSharedPairs* shared_pairs;  // one a block
+};
+
+// The line's turn at which a piece begins, and the piece that owns a turn.
+__host__ __device__ inline std::int32_t piece_start(std::int64_t total, int pieces, int piece) {
+  return static_cast<std::int32_t>(total * piece / pieces);
+}
+__host__ __device__ inline std::int32_t owner_of(std::int64_t total, int pieces,
+                                                 std::int64_t turn) {
+  return static_cast<std::int32_t>(((turn + 1) * pieces - 1) / total);
+}
+
+// Where the plan writes. starts: scratch of sequences + 1 elements.
+struct DecodePlan {
+  DecodePiece* pieces;
+  DecodeSharedPairs* shared_pairs;
+  std::int32_t* starts;
+  int blocks;
+  int warpgroups;  // of a block
+};
+void launch_decode_plan(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                        int sequences, const DecodePlan& plan, cudaStream_t stream);
+
+}  // namespace octet

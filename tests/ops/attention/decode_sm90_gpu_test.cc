@@ -1,0 +1,330 @@
+// Hopper's decode kernel against attention in double precision over the same stored keys and
+// values.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/bfloat16.h"
+#include "core/error.h"
+#include "kv/convert.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/decode_sm90.h"
+#include "support/paged_cache.h"
+
+namespace octet {
+namespace {
+
+struct Problem {
+  int head_dim = 128;
+  int query_heads = 8;
+  int kv_heads = 2;
+  int query_rows = 1;
+  int window = 0;
+  std::string scales = "dynamic";
+  std::vector<std::int64_t> lengths = {};
+  float value_mean = 0;
+  unsigned seed = 1;
+};
+
+// A cache written by the CPU's operations, and its copy on the GPU in Hopper's order.
+class DecodeSm90 : public ::testing::Test {
+ protected:
+  void make(const Problem& problem) {
+    problem_ = problem;
+    CacheShape shape;
+    shape.kv_heads = problem.kv_heads;
+    shape.head_dim = problem.head_dim;
+    shape.window = problem.window;
+    shape.dtype = "fp8";
+    shape.scales = problem.scales;
+    cache_ = std::make_unique<PagedCache>(shape, problem.lengths);
+    policy_ = cache_->layer().group->run.policy;
+
+    std::int32_t tokens = 0;
+    std::vector<SequenceRows> all;
+    for (std::size_t i = 0; i < problem.lengths.size(); ++i) {
+      const auto length = static_cast<std::int32_t>(problem.lengths[i]);
+      all.push_back(cache_->rows(i, tokens, length, 0));
+      tokens += length;
+    }
+    const std::size_t width = static_cast<std::size_t>(problem.kv_heads * problem.head_dim);
+    std::vector<float> value =
+        random_floats(static_cast<std::size_t>(tokens) * width, problem.seed + 1);
+    for (float& x : value) x += problem.value_mean;
+    OpContext context;
+    context.pool = &pool_;
+    cache_->write(context, random_floats(static_cast<std::size_t>(tokens) * width, problem.seed),
+                  value, all);
+
+    query_ = random_floats(rows() * row_elements(), problem.seed + 2);
+    for (float& x : query_) x = round_to_bfloat16(x);
+    upload(0);
+  }
+
+  std::size_t rows() const {
+    return problem_.lengths.size() * static_cast<std::size_t>(problem_.query_rows);
+  }
+  std::size_t row_elements() const {
+    return static_cast<std::size_t>(problem_.query_heads * problem_.head_dim);
+  }
+
+  // Copies every page to a place of its own on the GPU, `shift` pages on; what no page holds is
+  // NaN.
+  void upload(std::int64_t shift) {
+    const KvLayerView host = cache_->layer();
+    sm90_group_ = *host.group;
+    sm90_group_.run = make_run_layout(policy_, problem_.head_dim, KvTarget::sm90);
+    std::int64_t pages = 0;
+    std::size_t most = 0;
+    for (const std::int64_t length : problem_.lengths) {
+      const std::int64_t own = (length + page_tokens - 1) / page_tokens;
+      pages += own;
+      most = std::max(most, static_cast<std::size_t>(own));
+    }
+    stride_ = static_cast<int>(most);
+    std::vector<std::byte> arena(static_cast<std::size_t>(pages) * sm90_group_.page_bytes,
+                                 std::byte{0x7F});
+    std::vector<PageId> places(static_cast<std::size_t>(pages));
+    std::iota(places.begin(), places.end(), PageId{0});
+    std::mt19937 random(problem_.seed + 3 + static_cast<unsigned>(shift));
+    std::shuffle(places.begin(), places.end(), random);
+    std::vector<PageId> table(problem_.lengths.size() * most, std::numeric_limits<PageId>::max());
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < problem_.lengths.size(); ++i) {
+      const std::int64_t own = (problem_.lengths[i] + page_tokens - 1) / page_tokens;
+      for (std::int64_t page = 0; page < own; ++page) {
+        const PageId place = places[next++];
+        table[i * most + static_cast<std::size_t>(page)] = place;
+        for (int head = 0; head < problem_.kv_heads; ++head) {
+          convert_run(host.group->run, host.run(cache_->pages(i)[page], head), sm90_group_.run,
+                      arena.data() + static_cast<std::size_t>(place) * sm90_group_.page_bytes +
+                          static_cast<std::size_t>(head) * sm90_group_.run.bytes);
+        }
+      }
+    }
+    arena_ = DeviceArray<std::byte>(arena);
+    table_ = DeviceArray<PageId>(table);
+  }
+
+  DecodeSm90Shape shape() const {
+    return {problem_.head_dim,   problem_.query_heads, problem_.kv_heads,
+            problem_.query_rows, problem_.window,      policy_};
+  }
+
+  std::vector<float> run(DecodeSm90Workspace& workspace,
+                         DecodeOutput type = DecodeOutput::float32) {
+    std::vector<std::uint16_t> query;
+    for (const float x : query_) query.push_back(float_to_bfloat16(x));
+    std::vector<std::int32_t> lengths;
+    for (const std::int64_t length : problem_.lengths) {
+      lengths.push_back(static_cast<std::int32_t>(length));
+    }
+    const DeviceArray<std::uint16_t> device_query(query);
+    const DeviceArray<std::int32_t> device_lengths(lengths);
+    DeviceArray<std::uint32_t> output(query.size());
+    output.fill_bytes(0xFF);
+    DecodeSm90Args args;
+    args.query = device_query.data();
+    args.output = output.data();
+    args.output_type = type;
+    args.query_stride = static_cast<std::int64_t>(row_elements());
+    args.output_stride = args.query_stride;
+    args.softmax_scale = softmax_scale();
+    args.layer.arena = arena_.data();
+    args.layer.slab_bytes = sm90_group_.page_bytes;
+    args.layer.page_bytes = sm90_group_.page_bytes;
+    args.layer.group = &sm90_group_;
+    args.page_table = table_.data();
+    args.page_table_stride = stride_;
+    args.overlap = overlap_;
+    workspace.plan(device_lengths.data(), static_cast<int>(lengths.size()), nullptr);
+    decode_sm90(args, workspace, nullptr);
+    check_cuda(cudaDeviceSynchronize(), "decode_sm90");
+    const std::vector<std::uint32_t> words = output.download();
+    std::vector<float> values(words.size());
+    if (type == DecodeOutput::float32) {
+      std::memcpy(values.data(), words.data(), words.size() * sizeof(float));
+    } else {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = bfloat16_to_float(static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16)));
+      }
+    }
+    return values;
+  }
+
+  std::vector<double> reference() const {
+    std::vector<SequenceRows> newest;
+    for (std::size_t i = 0; i < problem_.lengths.size(); ++i) {
+      const auto first = static_cast<std::int32_t>(problem_.lengths[i]) - problem_.query_rows;
+      newest.push_back(cache_->rows(i, static_cast<std::int32_t>(i) * problem_.query_rows,
+                                    problem_.query_rows, first));
+    }
+    AttentionArgs args;
+    args.query = query_.data();
+    args.query_stride = static_cast<std::int64_t>(row_elements());
+    args.query_heads = problem_.query_heads;
+    args.softmax_scale = softmax_scale();
+    args.layer = cache_->layer();
+    args.sequences = newest;
+    std::vector<double> output(query_.size());
+    attention_reference(args, output.data());
+    return output;
+  }
+
+  float softmax_scale() const { return 1.0f / std::sqrt(static_cast<float>(problem_.head_dim)); }
+
+  // Norm of the difference over norm of the reference, the worst over all (row, head).
+  double worst_error(const std::vector<float>& got, const std::vector<double>& wanted) const {
+    const auto width = static_cast<std::size_t>(problem_.head_dim);
+    double worst = 0;
+    for (std::size_t begin = 0; begin < wanted.size(); begin += width) {
+      double difference = 0;
+      double norm = 0;
+      for (std::size_t i = begin; i < begin + width; ++i) {
+        difference += (got[i] - wanted[i]) * (got[i] - wanted[i]);
+        norm += wanted[i] * wanted[i];
+      }
+      const double error = std::sqrt(difference / norm);
+      if (!(error <= worst)) worst = error;  // a NaN stays
+      if (std::isnan(worst)) return worst;
+    }
+    return worst;
+  }
+
+  void expect_close(const Problem& problem, double bound) {
+    make(problem);
+    DecodeSm90Workspace workspace(shape(), static_cast<int>(problem.lengths.size()));
+    const double error = worst_error(run(workspace), reference());
+    EXPECT_LE(error, bound) << "head_dim " << problem.head_dim << ", " << problem.query_heads << "/"
+                            << problem.kv_heads << " heads, " << problem.query_rows
+                            << " rows, window " << problem.window << ", " << problem.scales;
+    RecordProperty("error", std::to_string(error));
+    std::printf("[    error ] %.2e of at most %.2e\n", error, bound);
+  }
+
+  ThreadPool pool_{0};
+  Problem problem_;
+  KvLayerPolicy policy_;
+  std::unique_ptr<PagedCache> cache_;
+  KvGroup sm90_group_;
+  std::vector<float> query_;
+  int stride_ = 0;
+  bool overlap_ = false;
+  DeviceArray<std::byte> arena_;
+  DeviceArray<PageId> table_;
+};
+
+// One head's error over few keys is that of its two-term query and weights, 2^-9 each at most.
+constexpr double bound = 3e-3;
+
+TEST_F(DecodeSm90, MixedLengthsInOneBatch) {
+  for (const int head_dim : {64, 128, 256}) {
+    expect_close({.head_dim = head_dim, .lengths = {1, 63, 64, 65, 127, 4096, 131072}}, bound);
+  }
+}
+
+TEST_F(DecodeSm90, EveryGroupSize) {
+  for (const int head_dim : {64, 128, 256}) {
+    for (const int group : {1, 2, 3, 4, 5, 7, 8}) {
+      expect_close({.head_dim = head_dim,
+                    .query_heads = 3 * group,
+                    .kv_heads = 3,
+                    .lengths = {1, 200, 64, 1000}},
+                   bound);
+    }
+  }
+}
+
+TEST_F(DecodeSm90, UnitScales) {
+  for (const int head_dim : {64, 128, 256}) {
+    expect_close({.head_dim = head_dim, .scales = "unit", .lengths = {77, 1, 5000}}, bound);
+  }
+}
+
+TEST_F(DecodeSm90, SeveralQueryRows) {
+  for (const int rows : {2, 3, 4}) {
+    expect_close({.query_heads = 4,
+                  .kv_heads = 2,
+                  .query_rows = rows,
+                  .lengths = {rows, 64, 65, 66, 67, 130, 3000}},
+                 bound);
+  }
+  expect_close({.query_heads = 2, .kv_heads = 2, .query_rows = 8, .lengths = {8, 69, 1000}}, bound);
+}
+
+TEST_F(DecodeSm90, Windows) {
+  for (const int head_dim : {64, 128, 256}) {
+    for (const int window : {1, 63, 64, 128, 1000}) {
+      expect_close({.head_dim = head_dim, .window = window, .lengths = {1, 64, 130, 1001, 5000}},
+                   bound);
+    }
+  }
+  expect_close({.query_heads = 4, .query_rows = 4, .window = 66, .lengths = {4, 65, 67, 500}},
+               bound);
+}
+
+TEST_F(DecodeSm90, ValuesWithAMeanOverALongContext) {
+  // Single-level accumulation would lose half of such a sum (docs/kernels/decode_sm90.md).
+  expect_close({.query_heads = 4, .kv_heads = 1, .lengths = {131072}, .value_mean = 0.5f}, 4e-4);
+}
+
+TEST_F(DecodeSm90, ManySequences) {
+  std::vector<std::int64_t> lengths;
+  for (int i = 0; i < 700; ++i) lengths.push_back(1 + i * 37 % 300);
+  expect_close({.query_heads = 4, .kv_heads = 1, .lengths = lengths}, bound);
+}
+
+TEST_F(DecodeSm90, PlacesOfPagesAndRepetitionChangeNoBit) {
+  make({.lengths = {1, 3000, 64, 20000}});
+  DecodeSm90Workspace workspace(shape(), 4);
+  const std::vector<float> first = run(workspace);
+  EXPECT_EQ(first, run(workspace));
+  upload(5);
+  EXPECT_EQ(first, run(workspace));
+}
+
+TEST_F(DecodeSm90, OverlapChangesNoBit) {
+  make({.query_rows = 2, .lengths = {2, 64, 65, 66, 3000, 20000}});
+  DecodeSm90Workspace workspace(shape(), 6);
+  const std::vector<float> alone = run(workspace);
+  overlap_ = true;
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(alone, run(workspace));
+}
+
+TEST_F(DecodeSm90, Bfloat16OutputIsTheRoundedFloat32Output) {
+  make({.lengths = {100, 5000}});
+  DecodeSm90Workspace workspace(shape(), 2);
+  std::vector<float> rounded = run(workspace);
+  for (float& x : rounded) x = round_to_bfloat16(x);
+  std::vector<float> direct = run(workspace, DecodeOutput::bfloat16);
+  EXPECT_EQ(rounded, direct);
+}
+
+TEST_F(DecodeSm90, RefusesShapesWithoutAKernel) {
+  make({.lengths = {10}});
+  DecodeSm90Shape other = shape();
+  other.head_dim = 80;
+  EXPECT_THROW(DecodeSm90Workspace(other, 1), Error);
+  other = shape();
+  other.query_heads = 18;  // nine queries a KV head
+  EXPECT_THROW(DecodeSm90Workspace(other, 1), Error);
+  other = shape();
+  other.policy.key = {KvDtype::int8, KvScales::dynamic};
+  EXPECT_THROW(DecodeSm90Workspace(other, 1), Error);
+}
+
+// Small enough for compute-sanitizer, yet with split pairs, edges and merges.
+TEST_F(DecodeSm90, Sanitized) {
+  for (const int head_dim : {64, 128, 256}) {
+    expect_close({.head_dim = head_dim, .lengths = {1, 65, 1000}}, bound);
+  }
+  expect_close({.query_rows = 2, .window = 100, .lengths = {2, 300}}, bound);
+}
+
+}  // namespace
+}  // namespace octet
