@@ -83,7 +83,14 @@ std::vector<TokenId> encode_chat(const LoadedModel& loaded, const GenerateFlags&
   const std::vector<TokenId>& ends = tokenizer.end_tokens();
   if (!ends.empty()) input.end_of_text = text_of(ends.front());
 
-  return tokenizer.encode(ChatTemplate::parse(*source).render(input));
+  std::vector<PromptPiece> pieces;
+  try {
+    pieces = ChatTemplate::parse(*source).render(input);
+  } catch (const Error& error) {
+    throw Error(error.kind(),
+                fmt::format("{}: tokenizer.chat_template: {}", loaded.file->path(), error.what()));
+  }
+  return tokenizer.encode(pieces);
 }
 
 std::vector<TokenId> encode_prompt(const LoadedModel& loaded, const GenerateFlags& flags) {

@@ -118,8 +118,9 @@ std::string GenerationReport::rounding_note(const Engine& engine) const {
   const std::int64_t non_finite = counters.non_finite;
   if (saturated == 0 && non_finite == 0) return {};
   return fmt::format(
-      "cache  rounding lost {} values beyond 448 (stored as 448) and {} that were no numbers or "
-      "infinite\n",
+      "cache  rounding lost {} values beyond the format (stored as its largest) and {} that were "
+      "no "
+      "numbers or infinite\n",
       saturated, non_finite);
 }
 

@@ -64,6 +64,7 @@ class EngineCore {
   std::unique_ptr<Runner> runner_;
 };
 
+// One thread calls all of it.
 class Engine {
  public:
   Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer,

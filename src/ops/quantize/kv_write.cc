@@ -16,6 +16,7 @@ namespace octet {
 namespace {
 
 constexpr float int8_max = 127.0f;
+constexpr float float16_max = 65504.0f;
 
 struct RowCounts {
   std::int64_t saturated = 0;
@@ -50,7 +51,10 @@ void write_side(const KvSidePolicy& side, const float* row, int elements, std::b
       return;
     case KvDtype::float16:
       for (int i = 0; i < elements; ++i) {
-        store(destination, first + stride * i, float_to_float16(row[i]));
+        // Half a step beyond the largest number, which still rounds to it.
+        counts->saturated += std::fabs(row[i]) >= 65520.0f && std::isfinite(row[i]) ? 1 : 0;
+        store(destination, first + stride * i,
+              float_to_float16(std::clamp(row[i], -float16_max, float16_max)));
       }
       counts->non_finite += count_non_finite(row, elements);
       return;

@@ -12,7 +12,7 @@ namespace octet {
 
 // What went wrong while rounding; counted, never silent.
 struct KvWriteCounters {
-  std::atomic<std::int64_t> saturated{0};   // elements beyond +-448 that became +-448
+  std::atomic<std::int64_t> saturated{0};   // elements beyond the format that became its largest
   std::atomic<std::int64_t> non_finite{0};  // NaN or infinite elements
 };
 
@@ -20,7 +20,8 @@ struct KvWriteCounters {
 //   key, value: [rows, kv_heads, head_dim] float32 after rope, row strides in elements
 //   layer: the layer's runs; sequences: the rows' owners (pages[group] must hold the positions)
 // Rounding, per row and KV head, as the layer's policy says:
-//   float16, bfloat16  nearest even
+//   float16            nearest even, saturating at 65504
+//   bfloat16           nearest even
 //   fp8, unit          e4m3 nearest even, saturating at 448
 //   fp8, dynamic       s = absmax / 448 rounded up to bfloat16; e4m3 of x / s
 //   int8               keys rotated by hadamard_rotate first; s = absmax / 127 rounded up to

@@ -152,6 +152,21 @@ TEST(KvWrite, UnitScalesSaturateAndAreCounted) {
   EXPECT_EQ(row.codes, (std::vector<float>{448, 448, -448, 1, 448, -448, 0, 0x1p-9f * 1}));
 }
 
+TEST(KvWrite, Float16SaturatesAndIsCounted) {
+  ThreadPool pool(1);
+  const OpContext context{&pool};
+  PagedCache cache(
+      {.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "float16", .scales = "auto"}, {1});
+  const std::vector<float> key = {65504, 65519, 65520, -1e9f, 1, -65504, infinity, 0};
+  const std::vector<float> value(8, 0.0f);
+  KvWriteCounters counters;
+  cache.write(context, key, value, {cache.rows(0, 0, 1, 0)}, &counters);
+  EXPECT_EQ(counters.saturated, 2);
+  EXPECT_EQ(counters.non_finite, 1);
+  const StoredRow row = read_back(cache.layer(), cache.pages(0)[0], 0, 0, true);
+  EXPECT_EQ(row.codes, (std::vector<float>{65504, 65504, 65504, -65504, 1, -65504, 65504, 0}));
+}
+
 TEST(KvWrite, NonFiniteElementsAreCountedAndSpoilNoScale) {
   ThreadPool pool(1);
   const OpContext context{&pool};
