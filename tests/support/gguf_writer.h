@@ -34,6 +34,9 @@
 #include "core/data_type.h"
 
 namespace octet {
+// A namespace of its own: a helper must never stand in for a function of the library that happens
+// to have its name, which no compiler or linker would notice.
+inline namespace test_support {
 
 // Little-endian bytes, appended field by field.
 class GgufBytes {
@@ -256,4 +259,5 @@ class GgufWriter {
   std::deque<Tensor> tensors_;  // a deque, so that tensor() stays valid
 };
 
+}  // namespace test_support
 }  // namespace octet

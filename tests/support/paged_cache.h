@@ -17,6 +17,9 @@
 #include "ops/quantize/kv_write.h"
 
 namespace octet {
+// A namespace of its own: a helper must never stand in for a function of the library that happens
+// to have its name, which no compiler or linker would notice.
+inline namespace test_support {
 
 inline std::vector<float> random_floats(std::size_t count, unsigned seed, float deviation = 1.0f) {
   std::mt19937 random(seed);
@@ -89,4 +92,5 @@ class PagedCache {
   std::vector<BlockTable> tables_;
 };
 
+}  // namespace test_support
 }  // namespace octet

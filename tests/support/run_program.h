@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 namespace octet {
+// A namespace of its own: a helper must never stand in for a function of the library that happens
+// to have its name, which no compiler or linker would notice.
+inline namespace test_support {
 
 struct ProgramResult {
   int status = -1;  // exit status; 128 + signal where one ended it
@@ -78,4 +81,5 @@ inline ProgramResult run_octet(const std::vector<std::string>& arguments,
   return result;
 }
 
+}  // namespace test_support
 }  // namespace octet

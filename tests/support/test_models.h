@@ -16,6 +16,9 @@
 #include "models/model.h"
 
 namespace octet {
+// A namespace of its own: a helper must never stand in for a function of the library that happens
+// to have its name, which no compiler or linker would notice.
+inline namespace test_support {
 
 inline std::string data_path(const std::string& name) {
   return std::string(OCTET_TEST_DATA) + "/" + name;
@@ -88,4 +91,5 @@ inline std::vector<float> all_logits(const std::shared_ptr<Model>& model,
   return logits;
 }
 
+}  // namespace test_support
 }  // namespace octet

@@ -10,6 +10,7 @@
 #include "core/json.h"
 
 namespace octet {
+inline namespace test_support {
 
 inline Json read_frozen_cases(const std::string& name) {
   const std::string path = std::string(OCTET_TEST_DATA) + "/text/" + name;
@@ -19,4 +20,5 @@ inline Json read_frozen_cases(const std::string& name) {
   return parse_json(text, path);
 }
 
+}  // namespace test_support
 }  // namespace octet

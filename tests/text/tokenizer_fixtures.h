@@ -11,6 +11,7 @@
 #include "text/unicode.h"
 
 namespace octet {
+inline namespace test_support {
 
 // The 256 bytes as tokens 0 to 255, what merging "h e", "l l", "he ll" and "hell o" gives (256 to
 // 259), then <|im_end|> 260 and <|im_start|> 261 (control) and <tool> 262 (user-defined).
@@ -46,4 +47,5 @@ std::string error_message(ErrorKind kind, Action action) {
   return {};
 }
 
+}  // namespace test_support
 }  // namespace octet

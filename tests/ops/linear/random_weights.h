@@ -13,6 +13,7 @@
 #include "core/tensor_view.h"
 
 namespace octet {
+inline namespace test_support {
 
 inline constexpr DataType all_data_types[] = {
     DataType::float32, DataType::float16, DataType::bfloat16, DataType::q4_0,
@@ -113,4 +114,5 @@ inline std::vector<float> random_floats(std::size_t count, unsigned seed, float 
   return values;
 }
 
+}  // namespace test_support
 }  // namespace octet
