@@ -9,6 +9,7 @@ SHELL := /bin/bash
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
+BENCH_ROUNDS ?= 3
 # A document that is on every Debian: about 7,600 tokens of the demo model's 8,192.
 DEMO_DOCUMENT ?= /usr/share/common-licenses/GPL-3
 demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -52,7 +53,7 @@ demo: build model ## a real model reads a long document from a bfloat16 and an f
 	  --document $(DEMO_DOCUMENT) --output build/demo.json
 
 benchmarks: build model ## measure the cache formats (about 15 min); rewrites the tables of the docs
-	@python3 tools/bench_cpu.py --octet build/octet --model $(demo_model)
+	@python3 tools/bench_cpu.py --octet build/octet --model $(demo_model) --repeats $(BENCH_ROUNDS)
 
 test: models ## build and run all the tests
 	@tools/install_packages.sh build test

@@ -93,8 +93,8 @@ def table(results, options):
     tokens = f"{first['prompt_tokens']:,}"
     lines = [
         f"{options.model.name}, {first['threads']} threads of an {cpu_name()}"
-        f" ({first['instruction_set']}), {datetime.date.today().isoformat()}, `make benchmarks`:"
-        f" medians of {options.repeats} interleaved rounds; divergence to a float32 cache over"
+        f" ({first['instruction_set']}), {datetime.date.today().isoformat()},"
+        f" `make benchmarks BENCH_ROUNDS={options.repeats}`: medians of {options.repeats} interleaved rounds; divergence to a float32 cache over"
         f" {options.context:,} tokens, float32 arithmetic.",
         "",
         f"| cache | bytes per token | TTFT, {tokens} tokens | ITL p50 at {tokens}"
