@@ -168,6 +168,9 @@ void run_generate(const GenerateFlags& flags) {
     }
     for (TokenEvent& event : engine.step()) {
       progress.clear();
+      if (event.finished == FinishReason::error) {
+        throw_error(ErrorKind::internal, "{}", event.message);
+      }
       if (!flags.json) std::cout << event.text << std::flush;
       report.add(std::move(event));
       if (!std::cout) throw_error(ErrorKind::device, "standard output could not be written");

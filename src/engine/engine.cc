@@ -100,11 +100,13 @@ Engine::Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> to
       core_(std::move(model), options),
       scheduler_(options.limits, core_.pool()) {}
 
-RequestId Engine::submit(GenerateRequest request) {
-  request.sampling.validate();
+void Engine::check(const GenerateRequest& request) const {
+  const SamplingParams& sampling = request.sampling;
+  sampling.validate();
   if (request.prompt.empty()) throw_bad_input("the prompt is empty; expected at least one token");
   const auto length = static_cast<std::int64_t>(request.prompt.size());
-  if (length >= core_.max_model_len()) {
+  if (length > core_.max_model_len() ||
+      (length == core_.max_model_len() && sampling.max_tokens > 0)) {
     throw_bad_input(
         "the prompt is {} tokens long, and the context of {} tokens must hold it and at "
         "least one token of the answer",
@@ -117,26 +119,79 @@ RequestId Engine::submit(GenerateRequest request) {
                       vocabulary);
     }
   }
-  request.sampling.max_tokens =
-      std::min(request.sampling.max_tokens, core_.max_model_len() - length);
-  const std::uint64_t seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  const auto usable = static_cast<std::int64_t>(usable_logits());
+  const auto check_token = [usable](const char* name, TokenId token) {
+    if (token < 0 || token >= usable) {
+      throw_bad_input("{} holds token id {}, outside the model's vocabulary of {}", name, token,
+                      usable);
+    }
+  };
+  for (const auto& [token, bias] : sampling.logit_bias) check_token("logit_bias", token);
+  for (const TokenId token : sampling.stop_token_ids) check_token("stop_token_ids", token);
+}
+
+RequestId Engine::submit(GenerateRequest request) {
+  check(request);
   const RequestId id = next_id_++;
-  scheduler_.add(
-      std::make_unique<Sequence>(id, std::move(request), seed, core_.pool(), *tokenizer_));
+  submit(id, std::move(request), EngineClock::now());
   return id;
 }
 
-void Engine::cancel(RequestId id) {
-  if (scheduler_.find(id) != nullptr) cancelled_.push_back(id);
+void Engine::submit(RequestId id, GenerateRequest request, EngineClock::time_point arrival) {
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  request.sampling.max_tokens =
+      std::min(request.sampling.max_tokens, core_.max_model_len() - length);
+  const std::uint64_t seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  auto sequence =
+      std::make_unique<Sequence>(id, std::move(request), seed, core_.pool(), *tokenizer_);
+  sequence->times.arrival = arrival;
+  next_id_ = std::max(next_id_, id + 1);
+  scheduler_.add(std::move(sequence));
+}
+
+void Engine::cancel(RequestId id, std::string message) {
+  if (scheduler_.find(id) != nullptr) cancelled_.push_back({id, std::move(message)});
+}
+
+TokenEvent Engine::event_of(const Sequence& sequence) const {
+  TokenEvent event;
+  event.request = sequence.id;
+  event.prompt_tokens = sequence.prompt_tokens;
+  event.cached_tokens = sequence.cached_tokens;
+  event.generated_tokens = sequence.generated();
+  event.times = sequence.times;
+  return event;
+}
+
+void Engine::count_end(FinishReason reason) {
+  counters_.finished_stop += reason == FinishReason::stop ? 1 : 0;
+  counters_.finished_length += reason == FinishReason::length ? 1 : 0;
+  counters_.finished_cancelled += reason == FinishReason::cancelled ? 1 : 0;
+  counters_.finished_error += reason == FinishReason::error ? 1 : 0;
+}
+
+TokenEvent Engine::end_of(const Sequence& sequence, FinishReason reason, std::string message) {
+  TokenEvent event = event_of(sequence);
+  event.finished = reason;
+  event.message = std::move(message);
+  return event;
 }
 
 void Engine::end_cancelled(std::vector<TokenEvent>* events) {
-  for (const RequestId id : cancelled_) {
-    if (scheduler_.remove(id) == nullptr) continue;
-    TokenEvent event;
-    event.request = id;
-    event.finished = FinishReason::cancelled;
-    events->push_back(std::move(event));
+  for (Cancelled& cancelled : cancelled_) {
+    const std::unique_ptr<Sequence> sequence = scheduler_.remove(cancelled.id);
+    if (sequence == nullptr) continue;
+    events->push_back(end_of(*sequence, FinishReason::cancelled, std::move(cancelled.message)));
+    count_end(FinishReason::cancelled);
+  }
+  cancelled_.clear();
+}
+
+void Engine::end_all(FinishReason reason, const std::string& message,
+                     std::vector<TokenEvent>* events) {
+  while (const std::unique_ptr<Sequence> sequence = scheduler_.remove_oldest()) {
+    events->push_back(end_of(*sequence, reason, message));
+    count_end(reason);
   }
   cancelled_.clear();
 }
@@ -147,47 +202,87 @@ std::size_t Engine::usable_logits() const {
                                                          tokenizer_->vocabulary_size()));
 }
 
-TokenEvent Engine::accept_token(Sequence& sequence, std::span<const float> logits) {
-  const TokenId token =
-      sampler_.sample(logits, sequence.sampling, sequence.seed, sequence.generated());
-  TokenEvent event;
-  event.request = sequence.id;
-  event.token = token;
-  if (sequence.sampling.logprobs >= 0) {
-    event.logprobs = compute_logprobs(logits, token, sequence.sampling.logprobs);
-  }
-  sequence.tokens.push_back(token);
-
-  const std::vector<TokenId>& ends = tokenizer_->end_tokens();
-  const bool ends_answer =
-      !sequence.sampling.ignore_eos && std::find(ends.begin(), ends.end(), token) != ends.end();
-  if (!ends_answer) event.text = sequence.stop_filter.push(sequence.detokenizer.push(token));
+// The end of the answer, and of its text: what the filter and the detokenizer still hold.
+void Engine::end_answer(Sequence& sequence, bool ends_answer, TokenEvent* event) {
   if (ends_answer || sequence.stop_filter.stopped()) {
-    event.finished = FinishReason::stop;
+    event->finished = FinishReason::stop;
   } else if (sequence.generated() >= sequence.sampling.max_tokens) {
-    event.finished = FinishReason::length;
+    event->finished = FinishReason::length;
   }
-  if (event.finished != FinishReason::none && !sequence.stop_filter.stopped()) {
-    event.text += sequence.stop_filter.push(sequence.detokenizer.finish());
-    if (sequence.stop_filter.stopped()) {
-      event.finished = FinishReason::stop;
-    } else {
-      event.text += sequence.stop_filter.finish();
-    }
+  if (event->finished == FinishReason::none || sequence.stop_filter.stopped()) return;
+  event->text += sequence.stop_filter.push(sequence.detokenizer.finish());
+  if (sequence.stop_filter.stopped()) {
+    event->finished = FinishReason::stop;
+  } else {
+    event->text += sequence.stop_filter.finish();
   }
+}
+
+TokenEvent Engine::accept_token(Sequence& sequence, std::span<const float> logits) {
+  const SamplingParams& sampling = sequence.sampling;
+  const std::vector<TokenId>& ends = tokenizer_->end_tokens();
+  const TokenId token =
+      sampler_.sample(adjust_logits(logits, sampling, sequence.token_counts, sequence.generated(),
+                                    ends, &adjusted_logits_),
+                      sampling, sequence.seed, sequence.generated());
+  std::optional<TokenLogprobs> logprobs;
+  if (sampling.logprobs >= 0) logprobs = compute_logprobs(logits, token, sampling.logprobs);
+
+  sequence.tokens.push_back(token);
+  if (sampling.has_penalties()) sequence.token_counts.add_generated(token);
+  if (sequence.generated() == 1) sequence.times.first_token = EngineClock::now();
+  TokenEvent event = event_of(sequence);
+  event.token = token;
+  event.logprobs = std::move(logprobs);
+
+  const auto holds = [token](const std::vector<TokenId>& tokens) {
+    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+  };
+  const bool ends_answer = (!sampling.ignore_eos && holds(ends)) || holds(sampling.stop_token_ids);
+  if (!ends_answer) {
+    const std::string text = sequence.detokenizer.push(token);
+    // The text of the first min_tokens holds no stop string, whatever it says.
+    event.text = sequence.generated() <= sampling.min_tokens && sampling.min_tokens > 0
+                     ? text
+                     : sequence.stop_filter.push(text);
+  }
+  end_answer(sequence, ends_answer, &event);
   return event;
 }
 
-std::vector<TokenEvent> Engine::step() {
-  std::vector<TokenEvent> events;
-  end_cancelled(&events);
-  if (scheduler_.idle()) return events;
+// Rows [computed_tokens, computed_tokens + rows) with a row of logits each: row i speaks of token
+// i + 1. After a preemption the rows that were told already are passed over.
+TokenEvent Engine::accept_prompt_rows(Sequence& sequence, std::int64_t rows,
+                                      std::span<const float> logits) {
+  const std::int64_t first = sequence.prompt_logprobs_told;
+  const std::int64_t last = std::min(sequence.computed_tokens + rows, sequence.prompt_tokens - 1);
+  TokenEvent event = event_of(sequence);
+  if (last <= first) return event;
+  event.prompt_logprobs.resize(static_cast<std::size_t>(last - first));
+  const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
+  core_.context().pool->parallel_for(last - first, [&](std::int64_t index, int) {
+    const std::int64_t row = first + index;
+    const auto offset = static_cast<std::size_t>(row - sequence.computed_tokens) * vocabulary;
+    const std::span<const float> row_logits = logits.subspan(offset, usable_logits());
+    refuse_non_numbers(row_logits);
+    event.prompt_logprobs[static_cast<std::size_t>(index)] =
+        compute_logprobs(row_logits, sequence.tokens[static_cast<std::size_t>(row + 1)],
+                         sequence.sampling.prompt_logprobs);
+  });
+  sequence.prompt_logprobs_told = last;
+  return event;
+}
 
-  const std::vector<ScheduledRows> scheduled = scheduler_.schedule();
-  std::vector<RunnerRows> rows;
-  rows.reserve(scheduled.size());
+void Engine::lay_out_rows(std::span<const ScheduledRows> scheduled) {
+  rows_.clear();
+  const EngineClock::time_point now = EngineClock::now();
   for (const ScheduledRows& item : scheduled) {
-    const Sequence& sequence = *item.sequence;
+    Sequence& sequence = *item.sequence;
+    if (sequence.times.first_scheduled == EngineClock::time_point{}) {
+      sequence.times.first_scheduled = now;
+      counters_.prompt_tokens += sequence.prompt_tokens;
+    }
+    counters_.computed_rows += item.tokens;
     RunnerRows request;
     request.blocks = &sequence.blocks;
     request.tokens = std::span(sequence.tokens)
@@ -196,24 +291,100 @@ std::vector<TokenEvent> Engine::step() {
     request.first_position = sequence.computed_tokens;
     // A prompt that is not yet at its end needs no logits.
     request.logits = item.tokens == sequence.pending() ? WantedLogits::last : WantedLogits::none;
-    rows.push_back(request);
+    if (sequence.owes_prompt_logprobs()) request.logits = WantedLogits::all;
+    rows_.push_back(request);
   }
-  std::span<const float> logits = core_.runner().run(rows);
+}
 
+// Takes the sequence's rows off the front of `logits`.
+void Engine::accept_rows(const ScheduledRows& item, std::span<const float>* logits,
+                         std::vector<TokenEvent>* events) {
+  Sequence& sequence = *item.sequence;
   const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
-  std::vector<RequestId> finished;
-  for (const ScheduledRows& item : scheduled) {
-    Sequence& sequence = *item.sequence;
-    const bool complete = item.tokens == sequence.pending();
-    sequence.computed_tokens += item.tokens;
-    sequence.blocks.release_outside_windows(sequence.computed_tokens);
-    if (!complete) continue;
-    events.push_back(accept_token(sequence, logits.first(usable_logits())));
-    logits = logits.subspan(vocabulary);
-    if (events.back().finished != FinishReason::none) finished.push_back(sequence.id);
+  const bool complete = item.tokens == sequence.pending();
+  const bool owes_prompt = sequence.owes_prompt_logprobs();
+  const std::size_t rows = owes_prompt ? static_cast<std::size_t>(item.tokens) : (complete ? 1 : 0);
+  const std::span<const float> own = logits->first(rows * vocabulary);
+  *logits = logits->subspan(rows * vocabulary);
+  try {
+    if (owes_prompt) {
+      TokenEvent event = accept_prompt_rows(sequence, item.tokens, own);
+      if (!event.prompt_logprobs.empty()) events->push_back(std::move(event));
+    }
+    if (complete && sequence.sampling.max_tokens == 0) {
+      events->push_back(end_of(sequence, FinishReason::length, {}));
+    } else if (complete) {
+      events->push_back(accept_token(sequence, own.last(vocabulary).first(usable_logits())));
+      ++counters_.generated_tokens;
+    }
+  } catch (const std::exception& error) {
+    events->push_back(end_of(sequence, FinishReason::error, error.what()));
   }
-  for (const RequestId id : finished) scheduler_.remove(id);
+  sequence.computed_tokens += item.tokens;
+  sequence.blocks.release_outside_windows(sequence.computed_tokens);
+  if (!events->empty() && events->back().request == sequence.id &&
+      events->back().finished != FinishReason::none) {
+    finished_.push_back(sequence.id);
+    count_end(events->back().finished);
+  }
+}
+
+std::vector<TokenEvent> Engine::step() {
+  std::vector<TokenEvent> events;
+  step(&events);
   return events;
+}
+
+void Engine::step(std::vector<TokenEvent>* events) {
+  end_cancelled(events);
+  if (scheduler_.idle()) return;
+
+  const auto seconds = [](EngineClock::duration duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  const auto start = EngineClock::now();
+  const std::vector<ScheduledRows> scheduled = scheduler_.schedule();
+  lay_out_rows(scheduled);
+  const auto scheduled_at = EngineClock::now();
+  std::span<const float> logits = core_.runner().run(rows_);
+  const auto computed_at = EngineClock::now();
+  finished_.clear();
+  for (const ScheduledRows& item : scheduled) accept_rows(item, &logits, events);
+  for (const RequestId id : finished_) scheduler_.remove(id);
+
+  StepTimes& times = counters_.times;
+  const bool decodes_only = std::all_of(scheduled.begin(), scheduled.end(),
+                                        [](const auto& item) { return item.decodes; });
+  times.schedule += seconds(scheduled_at - start);
+  (decodes_only ? times.forward_decode : times.forward_prefill) +=
+      seconds(computed_at - scheduled_at);
+  ++(decodes_only ? times.decode_steps : times.prefill_steps);
+  times.sample += seconds(EngineClock::now() - computed_at);
+}
+
+EngineStats Engine::stats() const {
+  EngineStats stats = counters_;
+  stats.running = static_cast<std::int64_t>(scheduler_.running());
+  stats.waiting = static_cast<std::int64_t>(scheduler_.waiting());
+  stats.preemptions = scheduler_.preemptions();
+  const PagePool& pool = core_.pool();
+  stats.kv_arena_bytes = pool.arena().size();
+  stats.kv_usage =
+      static_cast<double>(pool.used_bytes()) / static_cast<double>(stats.kv_arena_bytes);
+  const std::vector<KvGroup>& groups = pool.layout().groups();
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const std::string format = describe(groups[group].run.policy);
+    auto found = std::find_if(stats.kv_bytes.begin(), stats.kv_bytes.end(),
+                              [&](const KvFormatBytes& bytes) { return bytes.format == format; });
+    if (found == stats.kv_bytes.end()) {
+      found = stats.kv_bytes.insert(stats.kv_bytes.end(), KvFormatBytes{format, 0, 0});
+    }
+    found->in_use += static_cast<std::size_t>(pool.used_pages(static_cast<int>(group))) *
+                     groups[group].page_bytes;
+  }
+  const KvWriteCounters& writes = core_.runner().counters();
+  stats.writes = {writes.saturated, writes.non_finite};
+  return stats;
 }
 
 }  // namespace octet

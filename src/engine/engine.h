@@ -10,6 +10,7 @@
 
 #include "core/instruction_set.h"
 #include "core/thread_pool.h"
+#include "engine/engine_stats.h"
 #include "engine/request.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
@@ -64,37 +65,69 @@ class EngineCore {
   std::unique_ptr<Runner> runner_;
 };
 
-// One thread calls all of it.
+// One thread calls all of it, but for check(). A program with several threads takes an EngineThread
+// (engine_thread.h).
 class Engine {
  public:
   Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer,
          const EngineOptions& options);
 
-  // Throws Error{bad_input} for parameters out of range, an empty prompt, and a prompt that leaves
-  // no room for an answer. max_tokens past the context is cut to it.
+  // Throws Error{bad_input} for parameters out of range, token ids outside the vocabulary, an empty
+  // prompt, and a prompt that leaves no room for an answer. Any thread may call it.
+  void check(const GenerateRequest& request) const;
+  // The same check, and the request waits for its turn. max_tokens past the context is cut to it.
   RequestId submit(GenerateRequest request);
-  // The request ends with FinishReason::cancelled at the next step; unknown ids are ignored.
-  void cancel(RequestId id);
+  // For callers that number requests themselves and know that this one passed check(). Ids are
+  // never used twice.
+  void submit(RequestId id, GenerateRequest request, EngineClock::time_point arrival);
+  // The request ends with FinishReason::cancelled and this message at the next step; unknown ids
+  // are ignored.
+  void cancel(RequestId id, std::string message = {});
+  // Ends all requests now, without a step, and appends their last events.
+  void end_all(FinishReason reason, const std::string& message, std::vector<TokenEvent>* events);
 
   bool idle() const { return scheduler_.idle(); }
-  // Runs one batch and returns what it gave, in the order of the batch.
+  // Runs one batch and appends what it gave, in the order of the batch. What is wrong with one
+  // request (logits that are no numbers) ends that one with FinishReason::error. What is wrong with
+  // the model or the device is thrown; nothing can be done with the engine then but end_all().
+  void step(std::vector<TokenEvent>* events);
   std::vector<TokenEvent> step();
 
+  // All that the engine knows itself; the fields of EngineThread keep their defaults.
+  EngineStats stats() const;
   EngineCore& core() { return core_; }
   const EngineCore& core() const { return core_; }
   const Scheduler& scheduler() const { return scheduler_; }
 
  private:
+  struct Cancelled {
+    RequestId id;
+    std::string message;
+  };
+  TokenEvent event_of(const Sequence& sequence) const;
+  TokenEvent end_of(const Sequence& sequence, FinishReason reason, std::string message);
   void end_cancelled(std::vector<TokenEvent>* events);
+  void lay_out_rows(std::span<const ScheduledRows> scheduled);
+  void accept_rows(const ScheduledRows& item, std::span<const float>* logits,
+                   std::vector<TokenEvent>* events);
+  TokenEvent accept_prompt_rows(Sequence& sequence, std::int64_t rows,
+                                std::span<const float> logits);
   TokenEvent accept_token(Sequence& sequence, std::span<const float> logits);
+  void end_answer(Sequence& sequence, bool ends_answer, TokenEvent* event);
+  void count_end(FinishReason reason);
   std::size_t usable_logits() const;
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   EngineCore core_;
   Scheduler scheduler_;
   Sampler sampler_;
-  std::vector<RequestId> cancelled_;
+  std::vector<Cancelled> cancelled_;
   RequestId next_id_ = 1;
+  EngineStats counters_;  // the counters of stats() and no gauge
+  // Of one step; kept so that a step allocates little.
+  std::vector<RunnerRows> rows_;
+  std::vector<float> adjusted_logits_;
+  std::vector<RequestId> finished_;
 };
 
 }  // namespace octet

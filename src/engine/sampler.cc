@@ -18,6 +18,8 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+}  // namespace
+
 // A NaN or +inf has no place in a softmax: every probability would be NaN.
 void refuse_non_numbers(std::span<const float> logits) {
   for (std::size_t token = 0; token < logits.size(); ++token) {
@@ -28,8 +30,6 @@ void refuse_non_numbers(std::span<const float> logits) {
     }
   }
 }
-
-}  // namespace
 
 double uniform_draw(std::uint64_t seed, std::int64_t draw) {
   const std::uint64_t bits = mix(mix(seed) ^ static_cast<std::uint64_t>(draw));

@@ -27,6 +27,9 @@ class Sampler {
   std::vector<double> weights_;
 };
 
+// Throws Error{internal} where a logit is NaN or +inf.
+void refuse_non_numbers(std::span<const float> logits);
+
 // The most likely token, the lowest id among equals; -1 where every logit is NaN or -inf.
 TokenId most_likely(std::span<const float> logits);
 

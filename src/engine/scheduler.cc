@@ -9,7 +9,14 @@ namespace octet {
 
 std::int64_t Scheduler::chunk_of(const Sequence& sequence, std::int64_t rows_left) const {
   const std::int64_t chunk = limits_.prefill_chunk > 0 ? limits_.prefill_chunk : sequence.pending();
-  return std::min({sequence.pending(), chunk, rows_left});
+  const std::int64_t rows = std::min({sequence.pending(), chunk, rows_left});
+  return sequence.owes_prompt_logprobs() ? std::min(rows, logit_rows_left_) : rows;
+}
+
+void Scheduler::push_rows(Sequence& sequence, std::int64_t tokens,
+                          std::vector<ScheduledRows>* scheduled) {
+  if (sequence.owes_prompt_logprobs()) logit_rows_left_ -= tokens;
+  scheduled->push_back({&sequence, tokens, sequence.decodes()});
 }
 
 // Preempts sequences younger than `sequence`, youngest first, until it can grow to `tokens`. Rows
@@ -40,7 +47,7 @@ bool Scheduler::schedule_sequence(Sequence& sequence, std::int64_t* rows_left,
   const std::int64_t end = sequence.computed_tokens + tokens;
   if (!make_room(sequence, end, rows_left, scheduled)) return false;
   sequence.blocks.grow_to(end);
-  scheduled->push_back({&sequence, tokens});
+  push_rows(sequence, tokens, scheduled);
   *rows_left -= tokens;
   return true;
 }
@@ -62,13 +69,13 @@ void Scheduler::admit(std::int64_t* rows_left, std::vector<ScheduledRows>* sched
 std::vector<ScheduledRows> Scheduler::schedule() {
   std::vector<ScheduledRows> scheduled;
   std::int64_t rows_left = limits_.max_batched_tokens;
+  logit_rows_left_ = max_prompt_logit_rows;
   const std::int64_t preemptions_before = preemptions_;
   // Indices, since make_room shortens running_ at its end.
   for (const bool decodes : {true, false}) {
     for (std::size_t i = 0; i < running_.size(); ++i) {
       Sequence& sequence = *running_[i];
-      const bool decoding = sequence.pending() == 1 && sequence.generated() > 0;
-      if (decoding == decodes) schedule_sequence(sequence, &rows_left, &scheduled);
+      if (sequence.decodes() == decodes) schedule_sequence(sequence, &rows_left, &scheduled);
     }
   }
   // What was just preempted would only come back to be preempted again.
@@ -79,6 +86,12 @@ std::vector<ScheduledRows> Scheduler::schedule() {
                 running_.size(), waiting_.size(), pool_->used_pages());
   }
   return scheduled;
+}
+
+std::unique_ptr<Sequence> Scheduler::remove_oldest() {
+  if (!running_.empty()) return remove(running_.front()->id);
+  if (!waiting_.empty()) return remove(waiting_.front()->id);
+  return nullptr;
 }
 
 Sequence* Scheduler::find(RequestId id) const {

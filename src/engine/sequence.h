@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/logit_adjustments.h"
 #include "engine/request.h"
 #include "engine/stop_filter.h"
 #include "kv/block_table.h"
@@ -17,28 +19,41 @@ struct Sequence {
            const Tokenizer& tokenizer)
       : id(request),
         sampling(std::move(asked.sampling)),
+        cache_salt(std::move(asked.cache_salt)),
         seed(drawn_seed),
         tokens(std::move(asked.prompt)),
         prompt_tokens(static_cast<std::int64_t>(tokens.size())),
         blocks(pool),
         detokenizer(tokenizer),
-        stop_filter(sampling.stop) {}
+        stop_filter(sampling.stop) {
+    if (sampling.has_penalties()) token_counts.add_prompt(tokens);
+  }
 
   RequestId id;
   SamplingParams sampling;
+  std::string cache_salt;
   std::uint64_t seed;
   std::vector<TokenId> tokens;  // the prompt, then the answer
   std::int64_t prompt_tokens;
   // Tokens whose keys and values are in the cache. After a preemption it is 0, and the answer so
   // far is computed again like a prompt: no token is lost.
   std::int64_t computed_tokens = 0;
+  std::int64_t cached_tokens = 0;         // of the prompt, found in the cache at the first try
+  std::int64_t prompt_logprobs_told = 0;  // rows of the prompt whose log-probabilities went out
+  RequestTimes times;
   BlockTable blocks;
+  TokenCounts token_counts;
   Detokenizer detokenizer;
   StopFilter stop_filter;
 
   std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
   std::int64_t generated() const { return length() - prompt_tokens; }
   std::int64_t pending() const { return length() - computed_tokens; }
+  bool decodes() const { return pending() == 1 && generated() > 0; }
+  // Whether rows computed now still owe the prompt's log-probabilities.
+  bool owes_prompt_logprobs() const {
+    return sampling.prompt_logprobs >= 0 && prompt_logprobs_told + 1 < prompt_tokens;
+  }
 };
 
 }  // namespace octet

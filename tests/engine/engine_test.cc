@@ -1,6 +1,7 @@
 // The engine's promises on a small random model: nothing lost, preemption invisible, limits kept.
 #include "engine/engine.h"
 
+#include <algorithm>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -205,6 +206,95 @@ TEST_F(EngineTest, StopStringsEndTheAnswerBeforeThem) {
   const Answer answer = run(engine)[stopped];
   EXPECT_EQ(answer.text, whole.substr(0, whole.find(stop)));
   EXPECT_EQ(answer.finished, FinishReason::stop);
+}
+
+TEST_F(EngineTest, StopTokensEndTheAnswerAndGiveNoText) {
+  Engine engine(model_, tokenizer_, options());
+  const RequestId whole_id = engine.submit(request(1, 30, 40));
+  const Answer whole = run(engine)[whole_id];
+  const TokenId stop = whole.tokens[20];
+  const auto first = std::find(whole.tokens.begin(), whole.tokens.end(), stop);
+  GenerateRequest asked = request(1, 30, 40);
+  asked.sampling.stop_token_ids = {stop};
+  const RequestId id = engine.submit(asked);
+  const Answer stopped = run(engine)[id];
+  EXPECT_EQ(stopped.finished, FinishReason::stop);
+  EXPECT_EQ(stopped.tokens, std::vector<TokenId>(whole.tokens.begin(), first + 1));
+  EXPECT_EQ(whole.text.rfind(stopped.text, 0), 0u);
+  // With min_tokens the token is not even drawn, and a stop string is text like any other.
+  asked.sampling.min_tokens = 30;
+  asked.sampling.stop = {whole.text.substr(0, 1)};
+  const RequestId longer_id = engine.submit(asked);
+  const Answer longer = run(engine)[longer_id];
+  EXPECT_GE(longer.tokens.size(), 30u);
+  EXPECT_EQ(std::count(longer.tokens.begin(), longer.tokens.begin() + 30, stop), 0);
+}
+
+TEST_F(EngineTest, ABiasedTokenIsDrawnAndItsLogprobStaysTheModels) {
+  Engine engine(model_, tokenizer_, options());
+  GenerateRequest asked = request(1, 10, 1);
+  asked.sampling.logprobs = 0;
+  asked.sampling.logit_bias = {{42, 100.0f}};
+  engine.submit(asked);
+  std::vector<TokenEvent> events;
+  while (!engine.idle()) engine.step(&events);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].token, 42);
+  const std::vector<float> logits = all_logits(model_, asked.prompt, TestOptions{.cache = "fp8"});
+  const auto vocabulary = static_cast<std::size_t>(model_->config().vocabulary_size);
+  const std::span<const float> last = std::span(logits).last(vocabulary);
+  EXPECT_EQ(events[0].logprobs->logprob, compute_logprobs(last, 42, 0).logprob);
+  asked.sampling.logit_bias = {{1 << 20, 1.0f}};
+  EXPECT_NE(message_of(engine, asked).find("logit_bias holds token id 1048576"), std::string::npos);
+}
+
+TEST_F(EngineTest, APromptsLogprobsComeOnceInOrderWhateverTheChunksAndPreemptions) {
+  const std::vector<TokenId> prompt = request(1, 150, 1).prompt;
+  const std::vector<float> logits = all_logits(model_, prompt, TestOptions{.cache = "fp8"});
+  const auto vocabulary = static_cast<std::size_t>(model_->config().vocabulary_size);
+  for (const std::int64_t pages : {std::int64_t{0}, std::int64_t{5}}) {
+    for (const std::int64_t max_tokens : {0, 20}) {
+      Engine engine(model_, tokenizer_, options(pages));
+      for (int i = 2; i < 5; ++i) engine.submit(request(i, 60, 60));
+      GenerateRequest asked = request(1, 150, max_tokens);
+      asked.sampling.prompt_logprobs = 2;
+      const RequestId id = engine.submit(asked);
+      std::vector<TokenLogprobs> told;
+      std::size_t tokens = 0;
+      std::vector<TokenEvent> events;
+      while (!engine.idle()) engine.step(&events);
+      for (const TokenEvent& event : events) {
+        if (event.request != id) continue;
+        EXPECT_TRUE(tokens == 0 || event.prompt_logprobs.empty());
+        tokens += event.token >= 0 ? 1 : 0;
+        told.insert(told.end(), event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+      }
+      EXPECT_EQ(tokens, static_cast<std::size_t>(max_tokens));
+      ASSERT_EQ(told.size(), prompt.size() - 1);
+      for (std::size_t i = 0; i < told.size(); ++i) {
+        const TokenLogprobs expected = compute_logprobs(
+            std::span(logits).subspan(i * vocabulary, vocabulary), prompt[i + 1], 2);
+        EXPECT_EQ(told[i].logprob, expected.logprob) << i;
+        EXPECT_EQ(told[i].top, expected.top) << i;
+      }
+    }
+  }
+}
+
+TEST_F(EngineTest, PenaltiesCountTheAnswerAlsoAfterAPreemption) {
+  GenerateRequest asked = request(1, 40, 60);
+  asked.sampling.frequency_penalty = 1.5f;
+  asked.sampling.repetition_penalty = 1.3f;
+  Engine alone(model_, tokenizer_, options());
+  const RequestId alone_id = alone.submit(asked);
+  const Answer expected = run(alone)[alone_id];
+  Engine engine(model_, tokenizer_, options(5));
+  for (int i = 2; i < 8; ++i) engine.submit(request(i, 60, 60));
+  const RequestId id = engine.submit(asked);
+  EXPECT_EQ(run(engine)[id].tokens, expected.tokens);
+  EXPECT_GT(engine.scheduler().preemptions(), 0);
+  const RequestId plain_id = alone.submit(request(1, 40, 60));
+  EXPECT_NE(run(alone)[plain_id].tokens, expected.tokens);
 }
 
 }  // namespace
