@@ -20,7 +20,7 @@ struct GgufFile::Contents {
 
   const GgufEntry* find(std::string_view key) const {
     const std::size_t position = directory.entry_index.find(key);
-    return position == GgufNameIndex::npos ? nullptr : &directory.entries[position];
+    return position == NameIndex::npos ? nullptr : &directory.entries[position];
   }
   [[noreturn]] void fail_type(const GgufEntry& entry, std::string_view expected) const {
     const std::string holds =
@@ -209,7 +209,7 @@ const std::vector<TensorView>& GgufFile::tensors() const { return contents_->dir
 
 const TensorView* GgufFile::find_tensor(std::string_view name) const {
   const std::size_t position = contents_->directory.tensor_index.find(name);
-  return position == GgufNameIndex::npos ? nullptr : &contents_->directory.tensors[position];
+  return position == NameIndex::npos ? nullptr : &contents_->directory.tensors[position];
 }
 
 }  // namespace octet

@@ -1,6 +1,5 @@
 #include "files/gguf_directory.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace octet {
@@ -74,23 +73,6 @@ std::optional<std::uint64_t> read_unsigned(GgufValueType type, const std::byte* 
     if (std::in_range<std::uint64_t>(value)) result = static_cast<std::uint64_t>(value);
   });
   return result;
-}
-
-std::optional<std::string_view> GgufNameIndex::sort() {
-  std::sort(slots_.begin(), slots_.end(),
-            [](const Slot& left, const Slot& right) { return left.name < right.name; });
-  const auto twice = std::adjacent_find(
-      slots_.begin(), slots_.end(),
-      [](const Slot& left, const Slot& right) { return left.name == right.name; });
-  if (twice == slots_.end()) return std::nullopt;
-  return twice->name;
-}
-
-std::size_t GgufNameIndex::find(std::string_view name) const {
-  const auto slot =
-      std::lower_bound(slots_.begin(), slots_.end(), name,
-                       [](const Slot& left, std::string_view right) { return left.name < right; });
-  return slot != slots_.end() && slot->name == name ? slot->position : npos;
 }
 
 }  // namespace octet

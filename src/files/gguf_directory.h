@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/tensor_view.h"
+#include "files/name_index.h"
 
 namespace octet {
 
@@ -49,31 +50,12 @@ struct GgufEntry {
   const std::byte* data = nullptr;
 };
 
-// Finds an item by name in O(log n), whatever the names: a hash table would let a crafted file
-// choose names that collide.
-class GgufNameIndex {
- public:
-  void add(std::string_view name, std::size_t position) { slots_.push_back({name, position}); }
-  // Call once, after the last add(). Gives a name that was added twice, if there is one.
-  std::optional<std::string_view> sort();
-  // The position of `name`, or npos.
-  std::size_t find(std::string_view name) const;
-  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
-
- private:
-  struct Slot {
-    std::string_view name;
-    std::size_t position;
-  };
-  std::vector<Slot> slots_;
-};
-
 // Views into the bytes of the file, which must outlive it.
 struct GgufDirectory {
   std::vector<GgufEntry> entries;
-  GgufNameIndex entry_index;
+  NameIndex entry_index;
   std::vector<TensorView> tensors;
-  GgufNameIndex tensor_index;
+  NameIndex tensor_index;
 };
 
 // `file` names the file in errors. Throws as GgufFile::open does.

@@ -277,7 +277,7 @@ void Parser::skip_elements(GgufValueType type, std::uint64_t count, int depth) {
 
 std::optional<std::uint64_t> Parser::find_unsigned(std::string_view key) {
   const std::size_t position = directory_.entry_index.find(key);
-  if (position == GgufNameIndex::npos) return std::nullopt;
+  if (position == NameIndex::npos) return std::nullopt;
   const GgufEntry& entry = directory_.entries[position];
   subject_ = {"metadata key", position + 1, entry_count_, entry.key};
   const std::optional<std::uint64_t> value = read_unsigned(entry.type, entry.data);
