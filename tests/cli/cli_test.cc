@@ -68,6 +68,63 @@ TEST_F(CliTest, BenchRefusesWhatItCannotMeasure) {
   expect_refused({"bench", "attention", "--context", "0"}, "--context");
 }
 
+TEST_F(CliTest, BenchCpuMeasuresAModelAndAttention) {
+  const ProgramResult result = run_octet({"bench",
+                                          "cpu",
+                                          "--model",
+                                          tiny_llama,
+                                          "--depths",
+                                          "0,70",
+                                          "--prefill",
+                                          "20",
+                                          "--decode",
+                                          "2",
+                                          "--rounds",
+                                          "1",
+                                          "--kv-cache-dtype",
+                                          "fp8,bfloat16",
+                                          "--attention-context",
+                                          "128",
+                                          "--attention-rows",
+                                          "64",
+                                          "--threads",
+                                          "2",
+                                          "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json report = parse_json(result.out, "output");
+  EXPECT_GT(report["read_gb_per_s"].get<double>(), 0);
+  EXPECT_GT(report["multiply_add_gflops"].get<double>(), 0);
+  ASSERT_EQ(report["model"].size(), 8u);  // two caches, two depths, two phases
+  for (const Json& row : report["model"]) {
+    EXPECT_GT(row["tokens_per_s"].get<double>(), 0);
+    // What was done must fit the time that it took.
+    EXPECT_NEAR(row["tokens_per_s"].get<double>() * row["ms"].get<double>(),
+                1e3 * row["tokens"].get<double>(), 1e-3);
+  }
+  ASSERT_EQ(report["attention"].size(), 20u);  // five shapes, two caches, two phases
+  for (const Json& row : report["attention"]) {
+    const double rows = row["rows"].get<double>();
+    const double pairs = rows * 128 - rows * (rows - 1) / 2;
+    const double operations =
+        4 * pairs * row["query_heads"].get<double>() * row["head_dim"].get<double>();
+    EXPECT_NEAR(row["gflops"].get<double>() * row["us"].get<double>() * 1e3 / operations, 1, 1e-9);
+  }
+}
+
+TEST_F(CliTest, BenchCpuRefusesWhatItCannotMeasure) {
+  const auto bench = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "cpu", "--model", tiny_llama, "--no-attention"});
+    return more;
+  };
+  expect_refused(bench({"--depths", "0,x"}), "--depths 0,x");
+  expect_refused(bench({"--depths", "-1"}), "--depths -1");
+  expect_refused(bench({"--depths", "100000000"}), "depth 100000000");
+  expect_refused(bench({"--depths", "0", "--kv-cache-dtype", "fp8,fp7"}), "fp7");
+  expect_refused(bench({"--rounds", "0"}), "--rounds");
+  expect_refused({"bench", "cpu", "--attention-rows", "64", "--attention-context", "8"},
+                 "--attention-rows 64");
+}
+
 TEST_F(CliTest, VersionAndHelpOfEverySubcommand) {
   const ProgramResult version = run_octet({"--version"});
   EXPECT_EQ(version.status, 0);
