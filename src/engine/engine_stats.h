@@ -28,7 +28,7 @@ struct KvFormatBytes {
 };
 
 // Elements that rounding could not keep, of one layer or of all.
-struct KvWriteCounts {
+struct KvRoundingCounts {
   std::int64_t saturated = 0;
   std::int64_t non_finite = 0;
 };
@@ -58,7 +58,7 @@ struct EngineStats {
   std::int64_t finished_cancelled = 0;
   std::int64_t finished_error = 0;
   StepTimes times;
-  KvWriteCounts writes;  // of all layers
+  KvRoundingCounts writes;  // of all layers
 };
 
 }  // namespace octet
