@@ -95,7 +95,7 @@ std::string as_json(const Inspection& result) {
   geometry["vocabulary_size"] = config.vocabulary_size;
   geometry["max_positions"] = config.max_positions;
   geometry["norm_epsilon"] = config.norm_epsilon;
-  geometry["rope_theta"] = config.rope_theta;
+  geometry["rope_theta"] = config.ropes.front().theta;
   geometry["tied_embeddings"] = config.tied_embeddings;
   object["parameters"] = result.all_weights.parameters;
   object["weights"] = Json::object();
@@ -128,7 +128,7 @@ std::string as_text(const Inspection& result) {
       static_cast<double>(result.all_weights.bytes) / 1e6, config.layers, config.hidden_size,
       config.intermediate_size, config.vocabulary_size, config.tied_embeddings ? " (tied)" : "",
       config.query_heads, config.kv_heads, config.head_dim, config.max_positions,
-      config.rope_theta);
+      config.ropes.front().theta);
   std::string separator;
   for (const auto& [name, type] : result.weights) {
     text += fmt::format("{}{} x {} ({:.1f} MB)", separator, name, type.tensors,

@@ -1,10 +1,10 @@
 #include "models/dense_decoder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "ops/activation/swiglu.h"
+#include "ops/activation/gated_activation.h"
+#include "ops/activation/soft_cap.h"
 #include "ops/attention/attention.h"
 #include "ops/embedding/embedding.h"
 #include "ops/linear/linear.h"
@@ -32,43 +32,55 @@ void apply_linear(const OpContext& context, const float* x, std::int64_t rows,
   linear(context, args);
 }
 
+RopeFrequencies frequencies_of(const RopeConfig& rope, int head_dim) {
+  RopeFrequencies frequencies = rope_frequencies(rope.theta, head_dim, rope.llama3);
+  for (double& inverse : frequencies.inverse) inverse /= rope.linear_factor;
+  for (std::size_t pair = 0; pair < rope.divisors.size(); ++pair) {
+    frequencies.inverse[pair] /= rope.divisors[pair];
+  }
+  return frequencies;
+}
+
 const std::vector<float> no_bias;
 
 }  // namespace
 
 DenseDecoder::DenseDecoder(ModelConfig config, DenseWeights weights,
-                           std::shared_ptr<const GgufFile> file, std::int64_t max_positions)
-    : config_(std::move(config)),
-      weights_(std::move(weights)),
-      file_(std::move(file)),
-      // Asking for more than the model was made for is refused by the engine, not paid for here.
-      rope_table_(weights_.frequencies, max_positions > 0
-                                            ? std::min(max_positions, config_.max_positions)
-                                            : config_.max_positions) {}
+                           std::shared_ptr<const void> storage, std::int64_t max_positions)
+    : config_(std::move(config)), weights_(std::move(weights)), storage_(std::move(storage)) {
+  // Asking for more than the model was made for is refused by the engine, not paid for here.
+  const std::int64_t positions =
+      max_positions > 0 ? std::min(max_positions, config_.max_positions) : config_.max_positions;
+  for (const RopeConfig& rope : config_.ropes) {
+    rope_tables_.emplace_back(frequencies_of(rope, config_.head_dim), positions);
+  }
+}
+
+std::int64_t DenseDecoder::query_width() const {
+  return static_cast<std::int64_t>(config_.query_heads) * config_.head_dim;
+}
+
+std::int64_t DenseDecoder::kv_width() const {
+  return static_cast<std::int64_t>(config_.kv_heads) * config_.head_dim;
+}
+
+void DenseDecoder::grow_activations(std::int64_t rows) {
+  grow(activations_.residual, rows, config_.hidden_size);
+  grow(activations_.normed, rows, config_.hidden_size);
+  grow(activations_.branch, rows, config_.hidden_size);
+  grow(activations_.query, rows, query_width());
+  grow(activations_.attended, rows, query_width());
+  grow(activations_.key, rows, kv_width());
+  grow(activations_.value, rows, kv_width());
+  grow(activations_.gate, rows, config_.intermediate_size);
+  grow(activations_.up, rows, config_.intermediate_size);
+}
 
 void DenseDecoder::forward(const OpContext& context, const ForwardBatch& batch, float* logits) {
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());
   if (rows == 0) return;
-  grow(activations_.residual, rows, config_.hidden_size);
-  grow(activations_.normed, rows, config_.hidden_size);
-  grow(activations_.branch, rows, config_.hidden_size);
-  grow(activations_.query, rows, static_cast<std::int64_t>(config_.query_heads) * config_.head_dim);
-  grow(activations_.attended, rows,
-       static_cast<std::int64_t>(config_.query_heads) * config_.head_dim);
-  grow(activations_.key, rows, static_cast<std::int64_t>(config_.kv_heads) * config_.head_dim);
-  grow(activations_.value, rows, static_cast<std::int64_t>(config_.kv_heads) * config_.head_dim);
-  grow(activations_.gate, rows, config_.intermediate_size);
-  grow(activations_.up, rows, config_.intermediate_size);
-
-  EmbeddingArgs embed;
-  embed.table = &weights_.embedding;
-  embed.tokens = batch.tokens.data();
-  embed.rows = rows;
-  embed.y = activations_.residual.data();
-  embedding(context, embed);
-
-  // A block's output is added to the residual stream by the next norm, in one pass over both.
-  std::fill_n(activations_.branch.begin(), rows * config_.hidden_size, 0.0f);
+  grow_activations(rows);
+  embed(context, batch);
   for (int layer = 0; layer < config_.layers; ++layer) {
     attention_block(context, batch, layer);
     feed_forward_block(context, rows, layer);
@@ -76,48 +88,85 @@ void DenseDecoder::forward(const OpContext& context, const ForwardBatch& batch, 
   output_head(context, batch, logits);
 }
 
-void DenseDecoder::attention_block(const OpContext& context, const ForwardBatch& batch, int layer) {
+void DenseDecoder::embed(const OpContext& context, const ForwardBatch& batch) {
+  EmbeddingArgs args;
+  args.table = &weights_.embedding;
+  args.tokens = batch.tokens.data();
+  args.rows = static_cast<std::int64_t>(batch.tokens.size());
+  args.y = activations_.residual.data();
+  args.scale = config_.embedding_scale;
+  embedding(context, args);
+  // A block's output is added to the residual stream by the next norm, in one pass over both.
+  std::fill_n(activations_.branch.begin(), args.rows * config_.hidden_size, 0.0f);
+}
+
+void DenseDecoder::apply_norm(const OpContext& context, const std::vector<float>& weight,
+                              const float* x, std::int64_t rows, float* y) const {
+  RmsNormArgs args;
+  args.x = x;
+  args.weight = weight.data();
+  args.y = y;
+  args.rows = rows;
+  args.width = static_cast<std::int64_t>(weight.size());
+  args.epsilon = config_.norm_epsilon;
+  rms_norm(context, args);
+}
+
+void DenseDecoder::add_and_norm(const OpContext& context, const std::vector<float>& weight,
+                                std::int64_t rows) {
+  RmsNormArgs args;
+  args.x = activations_.branch.data();
+  args.residual = activations_.residual.data();
+  args.weight = weight.data();
+  args.y = activations_.normed.data();
+  args.rows = rows;
+  args.width = config_.hidden_size;
+  args.epsilon = config_.norm_epsilon;
+  rms_norm(context, args);
+}
+
+void DenseDecoder::project(const OpContext& context, const ForwardBatch& batch, int layer) {
   const DenseLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());
-  const std::int64_t query_width =
-      static_cast<std::int64_t>(config_.query_heads) * config_.head_dim;
-  const std::int64_t kv_width = static_cast<std::int64_t>(config_.kv_heads) * config_.head_dim;
   Activations& a = activations_;
-
-  RmsNormArgs norm;
-  norm.x = a.branch.data();
-  norm.residual = a.residual.data();
-  norm.weight = weights.attention_norm.data();
-  norm.y = a.normed.data();
-  norm.rows = rows;
-  norm.width = config_.hidden_size;
-  norm.epsilon = config_.norm_epsilon;
-  rms_norm(context, norm);
-
   apply_linear(context, a.normed.data(), rows, weights.query, weights.query_bias, a.query.data());
   apply_linear(context, a.normed.data(), rows, weights.key, weights.key_bias, a.key.data());
   apply_linear(context, a.normed.data(), rows, weights.value, weights.value_bias, a.value.data());
+  // Heads lie one after another, so that each is a row of the norm.
+  if (!weights.query_norm.empty()) {
+    apply_norm(context, weights.query_norm, a.query.data(), rows * config_.query_heads,
+               a.query.data());
+  }
+  if (!weights.key_norm.empty()) {
+    apply_norm(context, weights.key_norm, a.key.data(), rows * config_.kv_heads, a.key.data());
+  }
+}
 
-  RopeArgs rotate;
-  rotate.rows = rows;
-  rotate.head_dim = config_.head_dim;
-  rotate.positions = batch.positions.data();
-  rotate.table = &rope_table_;
-  rotate.pairing = weights_.pairing;
-  rotate.x = a.query.data();
-  rotate.row_stride = query_width;
-  rotate.heads = config_.query_heads;
-  rope(context, rotate);
-  rotate.x = a.key.data();
-  rotate.row_stride = kv_width;
-  rotate.heads = config_.kv_heads;
-  rope(context, rotate);
+void DenseDecoder::rotate(const OpContext& context, const ForwardBatch& batch, int layer) {
+  const LayerAttention& attention = config_.attention[static_cast<std::size_t>(layer)];
+  RopeArgs args;
+  args.rows = static_cast<std::int64_t>(batch.tokens.size());
+  args.head_dim = config_.head_dim;
+  args.positions = batch.positions.data();
+  args.table = &rope_tables_[static_cast<std::size_t>(attention.rope)];
+  args.pairing = weights_.pairing;
+  args.x = activations_.query.data();
+  args.row_stride = query_width();
+  args.heads = config_.query_heads;
+  rope(context, args);
+  args.x = activations_.key.data();
+  args.row_stride = kv_width();
+  args.heads = config_.kv_heads;
+  rope(context, args);
+}
 
+void DenseDecoder::write_and_attend(const OpContext& context, const ForwardBatch& batch,
+                                    int layer) {
   KvWriteArgs write;
-  write.key = a.key.data();
-  write.value = a.value.data();
-  write.key_stride = kv_width;
-  write.value_stride = kv_width;
+  write.key = activations_.key.data();
+  write.value = activations_.value.data();
+  write.key_stride = kv_width();
+  write.value_stride = kv_width();
   write.layer = batch.pool->layer_view(layer);
   write.group = batch.pool->layout().group_of(layer);
   write.sequences = batch.sequences;
@@ -125,44 +174,51 @@ void DenseDecoder::attention_block(const OpContext& context, const ForwardBatch&
   kv_write(context, write);
 
   AttentionArgs attend;
-  attend.query = a.query.data();
-  attend.output = a.attended.data();
-  attend.query_stride = query_width;
-  attend.output_stride = query_width;
+  attend.query = activations_.query.data();
+  attend.output = activations_.attended.data();
+  attend.query_stride = query_width();
+  attend.output_stride = query_width();
   attend.query_heads = config_.query_heads;
-  attend.softmax_scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  attend.softmax_scale = config_.softmax_scale;
   attend.layer = write.layer;
   attend.group = write.group;
   attend.sequences = batch.sequences;
   attention(context, attend);
+}
 
+void DenseDecoder::attention_block(const OpContext& context, const ForwardBatch& batch, int layer) {
+  const DenseLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  const auto rows = static_cast<std::int64_t>(batch.tokens.size());
+  Activations& a = activations_;
+  add_and_norm(context, weights.attention_norm, rows);
+  project(context, batch, layer);
+  rotate(context, batch, layer);
+  write_and_attend(context, batch, layer);
   apply_linear(context, a.attended.data(), rows, weights.attention_output, no_bias,
                a.branch.data());
+  if (!weights.post_attention_norm.empty()) {
+    apply_norm(context, weights.post_attention_norm, a.branch.data(), rows, a.branch.data());
+  }
 }
 
 void DenseDecoder::feed_forward_block(const OpContext& context, std::int64_t rows, int layer) {
   const DenseLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   Activations& a = activations_;
-  RmsNormArgs norm;
-  norm.x = a.branch.data();
-  norm.residual = a.residual.data();
-  norm.weight = weights.feed_forward_norm.data();
-  norm.y = a.normed.data();
-  norm.rows = rows;
-  norm.width = config_.hidden_size;
-  norm.epsilon = config_.norm_epsilon;
-  rms_norm(context, norm);
-
+  add_and_norm(context, weights.feed_forward_norm, rows);
   apply_linear(context, a.normed.data(), rows, weights.gate, no_bias, a.gate.data());
   apply_linear(context, a.normed.data(), rows, weights.up, no_bias, a.up.data());
-  SwigluArgs activate;
+  GatedActivationArgs activate;
+  activate.activation = config_.activation;
   activate.gate = a.gate.data();
   activate.up = a.up.data();
   activate.y = a.gate.data();
   activate.rows = rows;
   activate.width = config_.intermediate_size;
-  swiglu(context, activate);
+  gated_activation(context, activate);
   apply_linear(context, a.gate.data(), rows, weights.down, no_bias, a.branch.data());
+  if (!weights.post_feed_forward_norm.empty()) {
+    apply_norm(context, weights.post_feed_forward_norm, a.branch.data(), rows, a.branch.data());
+  }
 }
 
 // Norm and output matrix for the wanted rows alone: the matrix is a third of a small model's work.
@@ -180,15 +236,11 @@ void DenseDecoder::output_head(const OpContext& context, const ForwardBatch& bat
           a.branch[static_cast<std::size_t>(source * width + i)];
     }
   }
-  RmsNormArgs norm;
-  norm.x = a.sampled.data();
-  norm.weight = weights_.output_norm.data();
-  norm.y = a.sampled.data();
-  norm.rows = wanted;
-  norm.width = width;
-  norm.epsilon = config_.norm_epsilon;
-  rms_norm(context, norm);
+  apply_norm(context, weights_.output_norm, a.sampled.data(), wanted, a.sampled.data());
   apply_linear(context, a.sampled.data(), wanted, weights_.output, no_bias, logits);
+  if (config_.logit_soft_cap > 0.0f) {
+    soft_cap(context, config_.logit_soft_cap, logits, wanted * config_.vocabulary_size);
+  }
 }
 
 }  // namespace octet

@@ -1,92 +1,138 @@
 #include "models/gguf_reader.h"
 
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/printable.h"
-#include "files/block_decode.h"
-#include "kv/kv_layout.h"
 
 namespace octet {
 
 namespace {
 
-// Far beyond any model there is; keeps products of two in 64 bits and lists of layers small.
-constexpr std::int64_t most_layers = 4096;
-constexpr std::int64_t most_heads = 65536;
-constexpr std::int64_t widest = 1 << 24;
+// The base of windowed layers where the file states none: llama.cpp's converter leaves it out.
+constexpr double default_theta = 10000.0;
 
 }  // namespace
 
-std::string GgufModelReader::key(std::string_view name) const {
+std::string GgufModelReader::key(std::string_view name) {
   std::string full = architecture_ + "." + std::string(name);
   known_keys_.insert(full);
   return full;
 }
 
-// A key that nothing reads may change the maths: better no answer than a silently wrong one.
-void GgufModelReader::refuse_unknown_keys() const {
-  for (const std::string_view harmless :
-       {"vocab_size", "tensor_data_layout", "expert_used_count", "rope.scaling.finetuned",
-        "rope.scaling.original_context_length", "rope.scaling.low_freq_factor",
-        "rope.scaling.high_freq_factor"}) {
-    key(harmless);
-  }
-  const std::string prefix = architecture_ + ".";
-  for (const std::string& name : file_->keys()) {
-    if (!name.starts_with(prefix) || known_keys_.contains(name)) continue;
-    throw_unsupported(
-        "{}: {} is a key that octet's {} family does not know, and it may change the "
-        "model's maths",
-        file_->path(), printable(name), architecture_);
-  }
+std::string GgufModelReader::label(ConfigKey key) const {
+  return fmt::format("{}: {}.{}", file_->path(), architecture_, key.gguf);
 }
 
-int GgufModelReader::read_count(std::string_view name, std::int64_t largest) const {
-  const std::uint64_t value = file_->require_uint(key(name));
-  if (value < 1 || value > static_cast<std::uint64_t>(largest)) {
-    throw_bad_input("{}: {} is {}, expected 1 to {}", file_->path(), key(name), value, largest);
-  }
-  return static_cast<int>(value);
+std::string GgufModelReader::model_name() const {
+  return file_->find_string("general.name").value_or("");
 }
 
-void GgufModelReader::refuse_unknown_rope() const {
-  const std::string scaling_key = key("rope.scaling.type");
-  const auto type = file_->find_string(scaling_key);
-  if (type && *type != "none" && *type != "llama3") {
-    throw_unsupported(
-        "{}: {} {} is a context scaling octet does not apply; it knows none and the "
-        "llama3 factors of rope_freqs.weight",
-        file_->path(), scaling_key, printable(*type));
+bool GgufModelReader::has(ConfigKey wanted) {
+  return !wanted.gguf.empty() && file_->has(key(wanted.gguf));
+}
+
+std::optional<std::int64_t> GgufModelReader::find_integer(ConfigKey wanted) {
+  if (wanted.gguf.empty()) return std::nullopt;
+  const auto value = file_->find_uint(key(wanted.gguf));
+  constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (value && *value > most) {
+    throw_bad_input("{} is {}, expected at most {}", label(wanted), *value, most);
   }
-  if (type && *type == "llama3" && file_->find_tensor("rope_freqs.weight") == nullptr) {
+  return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
+}
+
+std::optional<double> GgufModelReader::find_number(ConfigKey wanted) {
+  if (wanted.gguf.empty()) return std::nullopt;
+  return file_->find_float(key(wanted.gguf));
+}
+
+double GgufModelReader::read_theta(std::string_view name, double otherwise) {
+  const double theta = file_->find_float(key(name)).value_or(otherwise);
+  if (!std::isfinite(theta) || theta <= 0.0) {
+    throw_bad_input("{}: {} is {}, expected a positive finite number", file_->path(), key(name),
+                    theta);
+  }
+  return theta;
+}
+
+RopeConfig GgufModelReader::read_rope(RopeUse use, int head_dim) {
+  RopeConfig rope;
+  if (use == RopeUse::windowed_layers) {
+    // llama.cpp scales the contexts of full layers alone (conversion/gemma.py, llama-hparams.h).
+    rope.theta = read_theta("rope.freq_base_swa", default_theta);
+  } else {
+    rope.theta = read_theta("rope.freq_base", default_theta);
+    read_scaling(&rope, head_dim);
+  }
+  return rope;
+}
+
+// Llama 3's scaling comes in GGUF files as a divisor per rotated pair.
+void GgufModelReader::read_scaling(RopeConfig* rope, int head_dim) {
+  constexpr TensorRole divisors{"rope_freqs.weight", ""};
+  const std::string type_key = key("rope.scaling.type");
+  const std::string type = file_->find_string(type_key).value_or("none");
+  if (type != "none" && type != "linear" && type != "llama3") {
+    throw_unsupported(
+        "{}: {} {} is a context scaling octet does not apply; it knows none, linear and the llama3 "
+        "factors of rope_freqs.weight",
+        file_->path(), type_key, printable(type));
+  }
+  if (find_tensor("rope_freqs.weight") != nullptr) {
+    rope->divisors = read_vector(divisors, no_layer, head_dim / 2);
+    for (std::size_t pair = 0; pair < rope->divisors.size(); ++pair) {
+      const float divisor = rope->divisors[pair];
+      if (std::isfinite(divisor) && divisor > 0.0f) continue;
+      throw_bad_input("{}: tensor rope_freqs.weight holds {} at {}, expected positive numbers",
+                      file_->path(), divisor, pair);
+    }
+  } else if (type == "llama3") {
     throw_bad_input(
-        "{}: {} is llama3, and tensor rope_freqs.weight, which holds its factors, is "
-        "missing",
-        file_->path(), scaling_key);
+        "{}: {} is llama3, and tensor rope_freqs.weight, which holds its factors, is missing",
+        file_->path(), type_key);
+  }
+  const ConfigKey factor_key{"rope.scaling.factor", ""};
+  const auto factor = find_number(factor_key);
+  if (type == "linear") {
+    if (!factor) throw_bad_input("{} is missing, and {} is linear", label(factor_key), type_key);
+    rope->linear_factor = find_positive(factor_key).value();
   }
   for (const std::string_view name :
        {"rope.scale_linear", "rope.scaling.factor", "rope.scaling.attn_factor"}) {
-    const auto factor = file_->find_float(key(name));
-    const bool explained = type && *type == "llama3";
-    if (factor && *factor != 1.0 && *factor != 0.0 && !explained) {
+    const auto active = file_->find_float(key(name));
+    const bool explained = type == "llama3" || (type == "linear" && name == "rope.scaling.factor");
+    if (active && *active != 1.0 && *active != 0.0 && !explained) {
       throw_unsupported("{}: {} is {}, a context scaling octet does not apply", file_->path(),
-                        key(name), *factor);
+                        key(name), *active);
     }
   }
 }
 
-void GgufModelReader::refuse_unknown_geometry() const {
+// A number n says that each n-th layer is a full one; no converter writes another form for the
+// families that octet runs.
+std::optional<std::vector<bool>> GgufModelReader::find_windowed_layers(int layers) {
+  const auto period = find_count({"attention.sliding_window_pattern", ""}, most_layers);
+  if (!period) return std::nullopt;
+  std::vector<bool> windowed;
+  for (int layer = 0; layer < layers; ++layer) windowed.push_back((layer + 1) % *period != 0);
+  return windowed;
+}
+
+// Keys that other models of an architecture use to change the maths: harmless where they say that
+// nothing changes.
+void GgufModelReader::refuse_active_maths() {
   for (const std::string_view name :
        {"attention.sliding_window", "expert_count", "attention.max_alibi_bias",
         "attention.clamp_kqv", "logit_scale", "embedding_scale", "residual_scale",
         "attention.scale", "attn_logit_softcapping", "final_logit_softcapping"}) {
+    const bool applied = known_keys_.contains(architecture_ + "." + std::string(name));
     const std::string full = key(name);
-    if (!file_->has(full)) continue;
-    const auto integer = name == "attention.sliding_window" || name == "expert_count"
-                             ? file_->find_uint(full)
-                             : std::nullopt;
-    const double value = integer ? static_cast<double>(*integer) : file_->find_float(full).value();
+    if (applied || !file_->has(full)) continue;
+    const bool counts = name == "attention.sliding_window" || name == "expert_count";
+    const double value =
+        counts ? static_cast<double>(file_->require_uint(full)) : file_->require_float(full);
     if (value != 0.0) {
       throw_unsupported("{}: {} is {}, which the {} family of octet does not apply", file_->path(),
                         full, value, architecture_);
@@ -101,109 +147,38 @@ void GgufModelReader::refuse_unknown_geometry() const {
   }
 }
 
-ModelConfig GgufModelReader::read_config() const {
-  ModelConfig config;
-  config.family = architecture_;
-  config.name = file_->find_string("general.name").value_or("");
-  config.layers = read_count("block_count", most_layers);
-  config.hidden_size = read_count("embedding_length", widest);
-  config.intermediate_size = read_count("feed_forward_length", widest);
-  config.query_heads = read_count("attention.head_count", most_heads);
-  config.kv_heads = file_->has(key("attention.head_count_kv"))
-                        ? read_count("attention.head_count_kv", most_heads)
-                        : config.query_heads;
-  if (config.query_heads % config.kv_heads != 0) {
-    throw_bad_input("{}: {} is {}, expected a multiple of the {} KV heads", file_->path(),
-                    key("attention.head_count"), config.query_heads, config.kv_heads);
+void GgufModelReader::refuse_unknown_keys() {
+  refuse_active_maths();
+  for (const std::string_view harmless :
+       {"vocab_size", "tensor_data_layout", "expert_used_count", "rope.scaling.finetuned",
+        "rope.scaling.original_context_length", "rope.scaling.low_freq_factor",
+        "rope.scaling.high_freq_factor"}) {
+    key(harmless);
   }
-  if (file_->has(key("attention.key_length"))) {
-    config.head_dim = read_count("attention.key_length", max_head_dim);
-  } else {
-    if (config.hidden_size % config.query_heads != 0) {
-      throw_bad_input("{}: {} is {}, expected a multiple of the {} heads", file_->path(),
-                      key("embedding_length"), config.hidden_size, config.query_heads);
-    }
-    config.head_dim = config.hidden_size / config.query_heads;
-  }
-  if (config.head_dim % 8 != 0 || config.head_dim > max_head_dim) {
+  const std::string prefix = architecture_ + ".";
+  for (const std::string& name : file_->keys()) {
+    if (!name.starts_with(prefix) || known_keys_.contains(name)) continue;
     throw_unsupported(
-        "{}: a head_dim of {} is not one octet's attention takes; expected a multiple "
-        "of 8 up to {}",
-        file_->path(), config.head_dim, max_head_dim);
+        "{}: {} is a key that octet's {} family does not know, and it may change the model's maths",
+        file_->path(), printable(name), architecture_);
   }
-  if (file_->has(key("attention.value_length")) &&
-      read_count("attention.value_length", max_head_dim) != config.head_dim) {
-    throw_unsupported("{}: {} differs from the keys' {}", file_->path(),
-                      key("attention.value_length"), config.head_dim);
-  }
-  if (file_->has(key("rope.dimension_count")) &&
-      read_count("rope.dimension_count", max_head_dim) != config.head_dim) {
-    throw_unsupported(
-        "{}: {} differs from the head_dim of {}, and octet's {} family rotates whole "
-        "heads",
-        file_->path(), key("rope.dimension_count"), config.head_dim, architecture_);
-  }
-  config.max_positions = read_count("context_length", 1 << 30);
-
-  const double epsilon = file_->require_float(key("attention.layer_norm_rms_epsilon"));
-  if (!(epsilon >= 0.0 && epsilon < 1.0)) {
-    throw_bad_input("{}: {} is {}, expected a number in [0, 1)", file_->path(),
-                    key("attention.layer_norm_rms_epsilon"), epsilon);
-  }
-  config.norm_epsilon = static_cast<float>(epsilon);
-  config.rope_theta = file_->find_float(key("rope.freq_base")).value_or(10000.0);
-  if (!std::isfinite(config.rope_theta) || config.rope_theta <= 0.0) {
-    throw_bad_input("{}: {} is {}, expected a positive finite number", file_->path(),
-                    key("rope.freq_base"), config.rope_theta);
-  }
-  refuse_unknown_rope();
-  refuse_unknown_geometry();
-  refuse_unknown_keys();
-
-  const TensorView* embedding = file_->find_tensor("token_embd.weight");
-  if (embedding == nullptr) {
-    throw_bad_input("{}: tensor token_embd.weight is missing", file_->path());
-  }
-  if (embedding->shape.size() != 2 || embedding->shape[1] != config.hidden_size) {
-    throw_bad_input("{}: tensor token_embd.weight has shape {}, expected [vocabulary, {}]",
-                    file_->path(), format_shape(embedding->shape), config.hidden_size);
-  }
-  config.vocabulary_size = embedding->shape[0];
-  config.tied_embeddings = file_->find_tensor("output.weight") == nullptr;
-  return config;
 }
 
-const TensorView* GgufModelReader::find_tensor(std::string_view name,
-                                               const std::vector<std::int64_t>& shape) const {
-  const TensorView* tensor = file_->find_tensor(name);
-  asked_.emplace(name);
-  if (tensor != nullptr && tensor->shape != shape) {
-    throw_bad_input("{}: tensor {} has shape {}, expected {}", file_->path(), name,
-                    format_shape(tensor->shape), format_shape(shape));
-  }
-  return tensor;
+std::string GgufModelReader::tensor_name(TensorRole role, int layer) const {
+  return layer == no_layer ? std::string(role.gguf) : fmt::format("blk.{}.{}", layer, role.gguf);
 }
 
-const TensorView& GgufModelReader::tensor(std::string_view name,
-                                          const std::vector<std::int64_t>& shape) const {
-  const TensorView* found = find_tensor(name, shape);
-  if (found == nullptr) throw_bad_input("{}: tensor {} is missing", file_->path(), name);
-  return *found;
+const TensorView* GgufModelReader::find_tensor(const std::string& name) {
+  asked_.insert(name);
+  return file_->find_tensor(name);
 }
 
-void GgufModelReader::refuse_unused_tensors() const {
+void GgufModelReader::refuse_unused_tensors() {
   for (const TensorView& tensor : file_->tensors()) {
     if (asked_.contains(tensor.name)) continue;
     throw_unsupported("{}: tensor {} has no place in octet's {} family, which would ignore it",
                       file_->path(), printable(tensor.name), architecture_);
   }
-}
-
-std::vector<float> GgufModelReader::vector(std::string_view name, std::int64_t length) const {
-  const TensorView& view = tensor(name, {length});
-  std::vector<float> values(static_cast<std::size_t>(length));
-  decode_row(view, 0, values);
-  return values;
 }
 
 }  // namespace octet

@@ -1,7 +1,6 @@
-// Reads a family's configuration and weights from a GGUF file, with errors that name the culprit.
+// Reads a GGUF file for the families (models/model_reader.h).
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
@@ -9,48 +8,51 @@
 #include <string_view>
 #include <vector>
 
-#include "core/tensor_view.h"
 #include "files/gguf.h"
-#include "models/model_config.h"
+#include "models/model_reader.h"
 
 namespace octet {
 
-class GgufModelReader {
+class GgufModelReader final : public ModelReader {
  public:
   // `architecture` is the prefix of the family's keys ("llama.block_count").
   GgufModelReader(std::shared_ptr<const GgufFile> file, std::string architecture)
       : file_(std::move(file)), architecture_(std::move(architecture)) {}
 
-  // The geometry that the families of dense decoders share. Every value is checked: heads that
-  // divide, a head_dim that the ops take, finite positive constants.
-  ModelConfig read_config() const;
+  CheckpointFormat format() const override { return CheckpointFormat::gguf; }
+  const std::string& path() const override { return file_->path(); }
+  std::string label(ConfigKey key) const override;
+  std::string model_name() const override;
 
-  // The tensor `name` with exactly this shape, outermost dimension first.
-  const TensorView& tensor(std::string_view name, const std::vector<std::int64_t>& shape) const;
-  const TensorView* find_tensor(std::string_view name,
-                                const std::vector<std::int64_t>& shape) const;
-  // A vector, decoded: norms and biases.
-  std::vector<float> vector(std::string_view name, std::int64_t length) const;
+  bool has(ConfigKey key) override;
+  std::optional<std::int64_t> find_integer(ConfigKey key) override;
+  std::optional<double> find_number(ConfigKey key) override;
 
-  // Throws Error{unsupported} that names a tensor which nothing above asked for: a weight that the
-  // family does not apply would be silently wrong answers.
-  void refuse_unused_tensors() const;
+  Activation read_activation(Activation otherwise) override { return otherwise; }
+  RopeConfig read_rope(RopeUse use, int head_dim) override;
+  std::optional<std::vector<bool>> find_windowed_layers(int layers) override;
+  bool ties_embeddings() override { return file_->find_tensor("output.weight") == nullptr; }
+  // The tokenizer's keys name them.
+  std::vector<std::int32_t> end_tokens() override { return {}; }
 
-  const GgufFile& file() const { return *file_; }
-  const std::shared_ptr<const GgufFile>& shared_file() const { return file_; }
+  void refuse_unknown_keys() override;
+  void refuse_unused_tensors() override;
+
+  std::string tensor_name(TensorRole role, int layer) const override;
+  const TensorView* find_tensor(const std::string& name) override;
+  std::shared_ptr<const void> storage() const override { return file_; }
 
  private:
   // The full key, noted as one that the reader knows.
-  std::string key(std::string_view name) const;
-  void refuse_unknown_keys() const;
-  int read_count(std::string_view name, std::int64_t largest) const;
-  void refuse_unknown_rope() const;
-  void refuse_unknown_geometry() const;
+  std::string key(std::string_view name);
+  double read_theta(std::string_view name, double otherwise);
+  void read_scaling(RopeConfig* rope, int head_dim);
+  void refuse_active_maths();
 
   std::shared_ptr<const GgufFile> file_;
   std::string architecture_;
-  mutable std::set<std::string, std::less<>> asked_;  // names of tensors
-  mutable std::set<std::string, std::less<>> known_keys_;
+  std::set<std::string, std::less<>> asked_;  // names of tensors
+  std::set<std::string, std::less<>> known_keys_;
 };
 
 }  // namespace octet

@@ -7,38 +7,41 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "models/gguf_reader.h"
 
 namespace octet {
 
 namespace {
 
 // A function's static, because families register before main() in no fixed order.
-std::map<std::string, ModelFactory>& families() {
-  static std::map<std::string, ModelFactory> registry;
+std::map<std::string, ModelFamily>& families() {
+  static std::map<std::string, ModelFamily> registry;
   return registry;
 }
 
 }  // namespace
 
-FamilyRegistration::FamilyRegistration(std::string architecture, ModelFactory factory) {
-  families().emplace(std::move(architecture), std::move(factory));
+FamilyRegistration::FamilyRegistration(ModelFamily family) {
+  std::string name = family.name;
+  families().emplace(std::move(name), std::move(family));
 }
 
 std::vector<std::string> model_families() {
   std::vector<std::string> names;
-  for (const auto& [name, factory] : families()) names.push_back(name);
+  for (const auto& [name, family] : families()) names.push_back(name);
   return names;
 }
 
 std::unique_ptr<Model> load_model(std::shared_ptr<const GgufFile> file,
                                   std::int64_t max_positions) {
   const std::string architecture = file->require_string("general.architecture");
-  const auto found = families().find(architecture);
-  if (found == families().end()) {
-    throw_unsupported("{}: general.architecture {} is not a model family octet runs; it runs {}",
-                      file->path(), printable(architecture), fmt::join(model_families(), ", "));
+  for (const auto& [name, family] : families()) {
+    if (family.gguf_architecture != architecture) continue;
+    GgufModelReader reader(std::move(file), architecture);
+    return family.load(reader, max_positions);
   }
-  return found->second(std::move(file), max_positions);
+  throw_unsupported("{}: general.architecture {} is not a model family octet runs; it runs {}",
+                    file->path(), printable(architecture), fmt::join(model_families(), ", "));
 }
 
 }  // namespace octet

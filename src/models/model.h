@@ -38,15 +38,22 @@ class Model {
   virtual void forward(const OpContext& context, const ForwardBatch& batch, float* logits) = 0;
 };
 
-using ModelFactory = std::function<std::unique_ptr<Model>(std::shared_ptr<const GgufFile>,
-                                                          std::int64_t max_positions)>;
+class ModelReader;
+
+// A family as its own file describes it. `load` turns what the reader gives into a model;
+// max_positions is that of load_model.
+struct ModelFamily {
+  std::string name;
+  std::string gguf_architecture;         // general.architecture in GGUF files
+  std::vector<std::string> model_types;  // model_type in config.json
+  std::function<std::unique_ptr<Model>(ModelReader& reader, std::int64_t max_positions)> load;
+};
 
 // A family registers itself from its own file:
-//   const FamilyRegistration registration("llama", load_llama);
-// `architecture` is general.architecture in GGUF files.
+//   const FamilyRegistration registration({"llama", "llama", {"llama"}, load_llama});
 class FamilyRegistration {
  public:
-  FamilyRegistration(std::string architecture, ModelFactory factory);
+  explicit FamilyRegistration(ModelFamily family);
 };
 std::vector<std::string> model_families();
 

@@ -153,8 +153,8 @@ TEST(HostileModels, MathsThatTheFamilyDoesNotApplyIsNamed) {
     broken.expect_refused(key);
   };
   expect("llama.rope.scaling.type", std::string("yarn"));
-  expect("llama.rope.scaling.type", std::string("linear"));
   expect("llama.rope.scaling.factor", 4.0f);
+  expect("llama.rope.scaling.type", std::string("linear"));  // whose factor is missing
   expect("llama.rope.scale_linear", 2.0f);
   expect("llama.attention.sliding_window", std::uint32_t{4096});
   expect("llama.expert_count", std::uint32_t{8});

@@ -64,9 +64,10 @@ void embedding(const OpContext& context, const EmbeddingArgs& args) {
                   [&args, width, row_bytes](std::int64_t row, std::int64_t end) {
                     for (; row < end; ++row) {
                       const auto token = static_cast<std::size_t>(args.tokens[row]);
-                      decode_blocks(
-                          args.table->dtype, args.table->data + token * row_bytes,
-                          std::span(args.y + row * width, static_cast<std::size_t>(width)));
+                      const std::span out(args.y + row * width, static_cast<std::size_t>(width));
+                      decode_blocks(args.table->dtype, args.table->data + token * row_bytes, out);
+                      if (args.scale == 1.0f) continue;
+                      for (float& value : out) value *= args.scale;
                     }
                   });
 }

@@ -8,7 +8,7 @@
 
 namespace octet {
 
-// y[m] = table[tokens[m]], decoded to float32.
+// y[m] = scale * table[tokens[m]], decoded to float32 before it is multiplied.
 //   table: [vocabulary, width], any DataType; tokens: [rows], each in [0, vocabulary), otherwise
 //   Error{internal}; y: [rows, width], contiguous. Nothing is written where an argument does not
 //   fit (Error{internal}).
@@ -17,6 +17,7 @@ struct EmbeddingArgs {
   const std::int32_t* tokens = nullptr;
   std::int64_t rows = 0;
   float* y = nullptr;
+  float scale = 1.0f;
 };
 void embedding(const OpContext& context, const EmbeddingArgs& args);
 
