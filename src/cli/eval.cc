@@ -82,11 +82,12 @@ void run_kl(const KlFlags& flags) {
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   options.limits.max_sequences = 1;
   EngineOptions reference_options = options;
-  reference_options.cache = {
-      .dtype = flags.reference, .scales = "auto", .dtype_flag = "--reference"};
+  reference_options.cache = {};
+  reference_options.cache.dtype = flags.reference;
+  reference_options.cache.dtype_flag = "--reference";
   // Every flag is checked before the work starts.
-  make_kv_policy(options.cache, 1);
-  make_kv_policy(reference_options.cache, 1);
+  check_kv_policy_options(options.cache);
+  check_kv_policy_options(reference_options.cache);
 
   const std::string text = read_text(flags.text, most_text_bytes);
   LoadedModel loaded = open_model(flags.model);

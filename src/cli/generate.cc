@@ -137,7 +137,7 @@ void run_generate(const GenerateFlags& flags) {
   parse_prefill_chunk(flags.prefill_chunk);
   EngineOptions probe;
   flags.machine.apply_to(&probe);
-  make_kv_policy(flags.cache.policy, 1);
+  check_kv_policy_options(flags.cache.policy);
 
   LoadedModel loaded = open_model(flags.model);
   GenerateRequest request;

@@ -113,9 +113,7 @@ std::string GenerationReport::as_json(const Engine& engine) const {
 }
 
 std::string GenerationReport::rounding_note(const Engine& engine) const {
-  const KvWriteCounters& counters = engine.core().runner().counters();
-  const std::int64_t saturated = counters.saturated;
-  const std::int64_t non_finite = counters.non_finite;
+  const auto [saturated, subnormal, non_finite] = engine.core().runner().counters().total();
   if (saturated == 0 && non_finite == 0) return {};
   return fmt::format(
       "cache  rounding lost {} values beyond the format (stored as its largest) and {} that were "

@@ -26,6 +26,13 @@ void CacheFlags::add_to(CLI::App& command) {
                   "Scales of 8-bit formats: auto, dynamic (per token and KV head), unit (1.0)")
       ->capture_default_str()
       ->group(group);
+  command
+      .add_option(
+          "--kv-cache-dtype-skip-layers", policy.skip_layers,
+          "Layers that keep bfloat16: indices and/or sliding_window, separated by spaces or "
+          "commas; may be given more than once")
+      ->take_all()
+      ->group(group);
   add_number(command, "--kv-cache-memory-bytes", &memory_bytes,
              "Bytes of the cache (default: what the context needs)")
       ->check(at_least_one)

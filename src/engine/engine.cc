@@ -78,7 +78,7 @@ std::size_t choose_arena_bytes(const KvLayout& layout, const EngineOptions& opti
 EngineCore::EngineCore(std::shared_ptr<Model> model, const EngineOptions& options)
     : model_(std::move(model)),
       max_model_len_(checked_model_len(options.max_model_len, model_->config())),
-      policy_(make_kv_policy(options.cache, model_->config().layers)),
+      policy_(make_kv_policy(options.cache, model_->config().kv_geometry())),
       threads_(std::make_unique<ThreadPool>(options.threads)) {
   checked(options.limits);
   context_.pool = threads_.get();

@@ -27,7 +27,10 @@ class Runner {
  public:
   // `context` and `pool` outlive the runner.
   Runner(std::shared_ptr<Model> model, const OpContext& context, const PagePool& pool)
-      : model_(std::move(model)), context_(&context), pool_(&pool) {}
+      : model_(std::move(model)),
+        context_(&context),
+        pool_(&pool),
+        counters_(model_->config().layers) {}
 
   // Logits [wanted rows, vocabulary] in the order of `rows`; valid until the next run.
   std::span<const float> run(std::span<const RunnerRows> rows);

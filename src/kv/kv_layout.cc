@@ -59,6 +59,8 @@ KvLayout::KvLayout(const std::vector<KvLayerGeometry>& geometry, const KvPolicy&
                 policy.layers.size(), geometry.size());
   }
   places_.resize(geometry.size());
+  constants_ = policy.constants;
+  constants_.resize(geometry.size());
   for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
     std::size_t group = 0;
     while (group < groups_.size() && !(groups_[group].geometry == geometry[layer] &&

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kv/kv_geometry.h"
 #include "kv/kv_policy.h"
 
 namespace octet {
@@ -46,13 +47,6 @@ struct KvRunLayout {
 KvRunLayout make_run_layout(const KvLayerPolicy& policy, int head_dim,
                             KvTarget target = KvTarget::cpu);
 
-struct KvLayerGeometry {
-  int kv_heads = 0;
-  int head_dim = 0;
-  int window = 0;  // keys that a query sees, itself included; 0: all
-  bool operator==(const KvLayerGeometry&) const = default;
-};
-
 // Layers that are alike share pages: a page of a group holds page_tokens tokens of all its layers.
 struct KvGroup {
   KvLayerGeometry geometry;
@@ -72,6 +66,10 @@ class KvLayout {
   int group_of(int layer) const { return places_[static_cast<std::size_t>(layer)].group; }
   int index_in_group(int layer) const { return places_[static_cast<std::size_t>(layer)].index; }
   int layers() const { return static_cast<int>(places_.size()); }
+  // The layer's scales and means that no page holds.
+  const KvLayerConstants& constants(int layer) const {
+    return constants_[static_cast<std::size_t>(layer)];
+  }
 
   // Bytes that one more token costs over all layers, windows aside: a page's bytes / page_tokens.
   double bytes_per_token() const;
@@ -83,6 +81,7 @@ class KvLayout {
   };
   std::vector<KvGroup> groups_;
   std::vector<Place> places_;
+  std::vector<KvLayerConstants> constants_;  // one per layer
 };
 
 }  // namespace octet

@@ -1,9 +1,12 @@
 #include "kv/kv_policy.h"
 
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "core/error.h"
+#include "core/printable.h"
+#include "kv/kv_skip_layers.h"
 
 namespace octet {
 
@@ -31,6 +34,10 @@ std::string_view name_of(KvScales scales) {
       return "unit";
     case KvScales::dynamic:
       return "dynamic";
+    case KvScales::tensor:
+      return "tensor";
+    case KvScales::head:
+      return "head";
   }
   return "?";
 }
@@ -57,10 +64,43 @@ KvDtype parse_side(std::string_view word, std::string_view flag, std::string_vie
     if (word == name) return dtype;
   }
   if (word == "fp8_e5m2" || word == "fp8_inc" || word == "fp8_ds_mla" || word == "nvfp4") {
-    throw_unsupported("{} {}: {} is not a format octet caches in; expected {}", flag, flag_value,
-                      word, valid_dtypes);
+    throw_unsupported("{} {}: {} is not a format octet caches in; expected {}", flag,
+                      printable(flag_value), printable(word), valid_dtypes);
   }
-  throw_bad_input("{} {}: expected {}", flag, flag_value, valid_dtypes);
+  throw_bad_input("{} {}: expected {}", flag, printable(flag_value), valid_dtypes);
+}
+
+struct Formats {
+  KvDtype key = KvDtype::bfloat16;
+  KvDtype value = KvDtype::bfloat16;
+  bool unit = false;
+  std::string reason;
+};
+
+Formats parse_formats(const KvPolicyOptions& options) {
+  Formats formats;
+  if (options.dtype == "auto") {
+    formats.reason = "auto: the checkpoint names no cache format, so bfloat16";
+  } else {
+    const std::string_view text = options.dtype;
+    const std::size_t colon = text.find(':');
+    formats.key = parse_side(text.substr(0, colon), options.dtype_flag, text);
+    formats.value = colon == std::string_view::npos
+                        ? formats.key
+                        : parse_side(text.substr(colon + 1), options.dtype_flag, text);
+    formats.reason = fmt::format("as {} says", options.dtype_flag);
+  }
+  if (options.scales != "auto" && options.scales != "dynamic" && options.scales != "unit") {
+    throw_bad_input("--kv-cache-scales {}: expected auto, dynamic or unit",
+                    printable(options.scales));
+  }
+  formats.unit = options.scales == "unit";
+  if (formats.unit && formats.key != KvDtype::fp8 && formats.value != KvDtype::fp8) {
+    throw_bad_input(
+        "--kv-cache-scales unit applies to fp8 keys or values, and --kv-cache-dtype {} has neither",
+        options.dtype);
+  }
+  return formats;
 }
 
 KvSidePolicy side_policy(KvDtype dtype, bool unit_scales) {
@@ -70,46 +110,75 @@ KvSidePolicy side_policy(KvDtype dtype, bool unit_scales) {
   return {dtype, KvScales::dynamic};
 }
 
+// "dynamic" or "unit": what the e4m3 side has where there is one, else the other's.
+std::string name_scales(const KvPolicy& policy) {
+  KvScales named = KvScales::none;
+  for (const KvLayerPolicy& layer : policy.layers) {
+    for (const KvSidePolicy& side : {layer.key, layer.value}) {
+      if (side.scales == KvScales::none) continue;
+      if (named == KvScales::none || named == KvScales::dynamic) named = side.scales;
+    }
+  }
+  return std::string(name_of(named));
+}
+
+void append_bytes(std::string* bytes, std::uint32_t number) {
+  for (int shift = 0; shift < 32; shift += 8) {
+    bytes->push_back(static_cast<char>((number >> shift) & 0xFFu));
+  }
+}
+
+void append_floats(std::string* bytes, const std::vector<float>& values) {
+  append_bytes(bytes, static_cast<std::uint32_t>(values.size()));
+  for (const float value : values) append_bytes(bytes, std::bit_cast<std::uint32_t>(value));
+}
+
 }  // namespace
 
-KvPolicy make_kv_policy(const KvPolicyOptions& options, int layers) {
-  KvPolicy policy;
-  KvDtype key = KvDtype::bfloat16;
-  KvDtype value = KvDtype::bfloat16;
-  if (options.dtype == "auto") {
-    policy.reason = "auto: the checkpoint names no cache format, so bfloat16";
-  } else {
-    const std::string_view text = options.dtype;
-    const std::size_t colon = text.find(':');
-    key = parse_side(text.substr(0, colon), options.dtype_flag, text);
-    value = colon == std::string_view::npos
-                ? key
-                : parse_side(text.substr(colon + 1), options.dtype_flag, text);
-    policy.reason = "as --kv-cache-dtype says";
-  }
-
-  if (options.scales != "auto" && options.scales != "dynamic" && options.scales != "unit") {
-    throw_bad_input("--kv-cache-scales {}: expected auto, dynamic or unit", options.scales);
-  }
-  const bool unit = options.scales == "unit";
-  if (unit && key != KvDtype::fp8 && value != KvDtype::fp8) {
-    throw_bad_input(
-        "--kv-cache-scales unit applies to fp8 keys or values, and --kv-cache-dtype {} has neither",
-        options.dtype);
-  }
-
-  const KvLayerPolicy layer = {side_policy(key, unit), side_policy(value, unit)};
-  policy.layers.assign(static_cast<std::size_t>(layers), layer);
-  policy.dtype_name =
-      key == value ? std::string(name_of(key)) : fmt::format("{}:{}", name_of(key), name_of(value));
-  policy.scales_name = "none";
-  for (const KvSidePolicy& side : {layer.key, layer.value}) {
-    if (side.scales == KvScales::dynamic && policy.scales_name == "none") {
-      policy.scales_name = "dynamic";
+std::string KvPolicy::fingerprint() const {
+  std::string bytes = "octet kv policy 1\n";
+  append_bytes(&bytes, static_cast<std::uint32_t>(layers.size()));
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    for (const KvSidePolicy& side : {layers[layer].key, layers[layer].value}) {
+      bytes.push_back(static_cast<char>(side.dtype));
+      bytes.push_back(static_cast<char>(side.scales));
     }
-    if (side.scales == KvScales::unit) policy.scales_name = "unit";
+    const KvLayerConstants own = layer < constants.size() ? constants[layer] : KvLayerConstants{};
+    append_floats(&bytes, own.key_scales);
+    append_floats(&bytes, own.value_scales);
+    append_floats(&bytes, own.query_scales);
+    append_floats(&bytes, own.key_mean);
   }
+  return bytes;
+}
+
+KvPolicy make_kv_policy(const KvPolicyOptions& options, std::span<const KvLayerGeometry> geometry) {
+  const Formats formats = parse_formats(options);
+  const std::vector<bool> skipped = skipped_layers(options.skip_layers, geometry);
+  const KvLayerPolicy usual = {side_policy(formats.key, formats.unit),
+                               side_policy(formats.value, formats.unit)};
+  KvPolicy policy;
+  policy.reason = formats.reason;
+  policy.constants.resize(geometry.size());
+  for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
+    policy.layers.push_back(skipped[layer] ? KvLayerPolicy{} : usual);
+  }
+  policy.dtype_name = formats.key == formats.value
+                          ? std::string(name_of(formats.key))
+                          : fmt::format("{}:{}", name_of(formats.key), name_of(formats.value));
+  policy.scales_name = name_scales(policy);
   return policy;
+}
+
+KvPolicy make_kv_policy(const KvPolicyOptions& options, int layers) {
+  const std::vector<KvLayerGeometry> geometry(static_cast<std::size_t>(layers),
+                                              KvLayerGeometry{.kv_heads = 1});
+  return make_kv_policy(options, geometry);
+}
+
+void check_kv_policy_options(const KvPolicyOptions& options) {
+  parse_formats(options);
+  check_skip_layers(options.skip_layers);
 }
 
 }  // namespace octet

@@ -151,6 +151,8 @@ KvLayerView PagePool::layer_view(int layer) const {
   view.page_bytes = view.group->page_bytes;
   view.layer_offset =
       view.group->layer_bytes * static_cast<std::size_t>(layout_.index_in_group(layer));
+  view.layer = layer;
+  view.constants = &layout_.constants(layer);
   return view;
 }
 

@@ -23,6 +23,8 @@ struct KvLayerView {
   std::size_t page_bytes = 0;
   std::size_t layer_offset = 0;  // of this layer in a page of its group
   const KvGroup* group = nullptr;
+  int layer = 0;                                // of the model
+  const KvLayerConstants* constants = nullptr;  // static scales and key means; null: none
 
   std::byte* run(PageId page, int kv_head) const {
     const auto slab = static_cast<std::size_t>(page / pages_per_slab);
@@ -31,6 +33,19 @@ struct KvLayerView {
            static_cast<std::size_t>(kv_head) * group->run.bytes;
   }
 };
+
+// The number that a KV head's stored keys or values are multiplied by where the layer's scales are
+// static, else 1: their scales, if any, lie in the pages.
+inline float static_key_scale(const KvLayerView& layer, int kv_head) {
+  return is_static(layer.group->run.policy.key.scales)
+             ? layer.constants->key_scales[static_cast<std::size_t>(kv_head)]
+             : 1.0f;
+}
+inline float static_value_scale(const KvLayerView& layer, int kv_head) {
+  return is_static(layer.group->run.policy.value.scales)
+             ? layer.constants->value_scales[static_cast<std::size_t>(kv_head)]
+             : 1.0f;
+}
 
 // One arena of equal slabs. A group takes a slab and cuts it into its own pages; when all of a
 // slab's pages are free the slab goes back, so that no mix of groups strands memory. A slab is as

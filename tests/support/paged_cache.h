@@ -35,6 +35,8 @@ struct CacheShape {
   int window = 0;
   std::string dtype = "bfloat16";
   std::string scales = "auto";
+  // Scales here make their side's static, whatever `scales` says.
+  KvLayerConstants constants = {};
 };
 
 // One layer; sequences take turns for pages, so that no table is in order. Unused bytes hold 0x7F,
@@ -42,8 +44,11 @@ struct CacheShape {
 class PagedCache {
  public:
   PagedCache(const CacheShape& shape, const std::vector<std::int64_t>& lengths) : shape_(shape) {
-    const KvLayout layout({{shape.kv_heads, shape.head_dim, shape.window}},
-                          make_kv_policy({.dtype = shape.dtype, .scales = shape.scales}, 1));
+    KvPolicy policy = make_kv_policy({.dtype = shape.dtype, .scales = shape.scales}, 1);
+    policy.constants[0] = shape.constants;
+    if (!shape.constants.key_scales.empty()) policy.layers[0].key.scales = KvScales::head;
+    if (!shape.constants.value_scales.empty()) policy.layers[0].value.scales = KvScales::head;
+    const KvLayout layout({{shape.kv_heads, shape.head_dim, shape.window}}, policy);
     std::int64_t pages = 0;
     for (const std::int64_t length : lengths) pages += (length + page_tokens - 1) / page_tokens;
     pool_ = std::make_unique<PagePool>(

@@ -16,6 +16,11 @@ namespace octet {
 //   query_heads: a multiple of the layer's KV heads; head_dim: a multiple of 8, at most
 //   max_head_dim
 //
+// Stored keys are those of rope less the layer's key means (layer.constants->key_mean), where it
+// has them: every score of a row is then smaller by softmax_scale * q . mean, which softmax does
+// not see. A score that is more than an operand of softmax (a soft cap, a sink's) must have that
+// number added back first. Static scales of keys enter the scores, those of values the output.
+//
 // Determinism: keys are taken in tiles of one page, tiles in chunks of `attention_chunk_tokens` at
 // absolute positions; within a chunk an online softmax runs over its tiles in ascending order, and
 // chunks are merged in ascending order. So a row gives the same bits alone, in a batch, in any

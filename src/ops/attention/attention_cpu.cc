@@ -183,7 +183,8 @@ class BlockRunner {
                                   static_cast<std::int64_t>(page_tokens) * head_dim_, keys_);
     const float* values = load_tile(policy.value.dtype, bytes + run_.value_offset,
                                     static_cast<std::int64_t>(tokens) * head_dim_, values_);
-    load_scales(policy.key, bytes + run_.key_scale_offset, args_.softmax_scale, key_scales_);
+    load_scales(policy.key, bytes + run_.key_scale_offset,
+                args_.softmax_scale * static_key_scale(args_.layer, block_.kv_head), key_scales_);
     const bool scaled_values = policy.value.scales == KvScales::dynamic;
     if (scaled_values)
       load_scales(policy.value, bytes + run_.value_scale_offset, 1.0f, value_scales_);
@@ -221,11 +222,12 @@ class BlockRunner {
   }
 
   void write_output(const SoftmaxState& total) {
+    const float scale = static_value_scale(args_.layer, block_.kv_head);
     for (int row = 0; row < rows_; ++row) {
       float* out =
           args_.output + source_row(row) * args_.output_stride + source_head(row) * head_dim_;
       const float* from = total.output + static_cast<std::ptrdiff_t>(row) * head_dim_;
-      for (int i = 0; i < head_dim_; ++i) out[i] = from[i] / total.sum[row];
+      for (int i = 0; i < head_dim_; ++i) out[i] = from[i] / total.sum[row] * scale;
     }
   }
 

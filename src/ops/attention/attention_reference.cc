@@ -36,13 +36,13 @@ double stored_element(KvDtype dtype, const std::byte* bytes, std::size_t index) 
   return 0;
 }
 
-// Row `token` of a run's K or V, scaled.
+// Row `token` of a run's K or V, scaled by its own scale or by the head's.
 std::vector<double> stored_row(const KvSidePolicy& side, KvOrder order, int head_dim,
                                const std::byte* elements, const std::byte* scales,
-                               std::size_t token) {
+                               double static_scale, std::size_t token) {
   const double scale = side.scales == KvScales::dynamic
                            ? bfloat16_to_float(load<std::uint16_t>(scales, token))
-                           : 1.0;
+                           : static_scale;
   const auto width = static_cast<std::size_t>(head_dim);
   std::vector<double> row(width);
   for (std::size_t i = 0; i < width; ++i) {
@@ -87,11 +87,13 @@ void attend_row(const AttentionArgs& args, const SequenceRows& sequence, std::in
     const PageId page = sequence.pages[static_cast<std::size_t>(args.group)][key / page_tokens];
     const std::byte* bytes = args.layer.run(page, kv_head);
     const auto token = static_cast<std::size_t>(key % page_tokens);
-    std::vector<double> k = stored_row(run.policy.key, run.key_order, run.head_dim,
-                                       bytes + run.key_offset, bytes + run.key_scale_offset, token);
+    std::vector<double> k =
+        stored_row(run.policy.key, run.key_order, run.head_dim, bytes + run.key_offset,
+                   bytes + run.key_scale_offset, static_key_scale(args.layer, kv_head), token);
     if (run.policy.rotates_keys()) k = unrotate(k);
     values.push_back(stored_row(run.policy.value, run.value_order, run.head_dim,
-                                bytes + run.value_offset, bytes + run.value_scale_offset, token));
+                                bytes + run.value_offset, bytes + run.value_scale_offset,
+                                static_value_scale(args.layer, kv_head), token));
     double score = 0;
     for (int i = 0; i < run.head_dim; ++i) score += query[i] * k[static_cast<std::size_t>(i)];
     scores.push_back(score * args.softmax_scale);

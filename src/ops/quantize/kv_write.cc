@@ -18,11 +18,6 @@ namespace {
 constexpr float int8_max = 127.0f;
 constexpr float float16_max = 65504.0f;
 
-struct RowCounts {
-  std::int64_t saturated = 0;
-  std::int64_t non_finite = 0;
-};
-
 template <typename Stored>
 void store(std::byte* destination, std::size_t index, Stored value) {
   std::memcpy(destination + index * sizeof(Stored), &value, sizeof(Stored));
@@ -40,54 +35,72 @@ std::int64_t count_non_finite(const float* row, int elements) {
   return count;
 }
 
-// Writes one row of one side. Element i lies at index `first + i * stride`.
-void write_side(const KvSidePolicy& side, const float* row, int elements, std::byte* destination,
-                std::size_t first, std::size_t stride, std::byte* scales, std::size_t token,
-                RowCounts* counts) {
+// Where one row of one side goes: element i lies at index `first + i * stride`.
+struct Destination {
+  std::byte* elements = nullptr;
+  std::size_t first = 0;
+  std::size_t stride = 1;
+  std::byte* scales = nullptr;
+  std::size_t token = 0;
+
+  template <typename Stored>
+  void put(int element, Stored value) const {
+    store(elements, first + stride * static_cast<std::size_t>(element), value);
+  }
+};
+
+void write_float16(const float* row, int elements, const Destination& to, KvWriteCounts* counts) {
+  for (int i = 0; i < elements; ++i) {
+    const float magnitude = std::fabs(row[i]);
+    // Half a step beyond the largest number, which still rounds to it.
+    counts->saturated += magnitude >= 65520.0f && std::isfinite(row[i]) ? 1 : 0;
+    counts->subnormal += magnitude < 0x1p-14f && magnitude > 0.0f ? 1 : 0;
+    to.put(i, float_to_float16(std::clamp(row[i], -float16_max, float16_max)));
+  }
+  counts->non_finite += count_non_finite(row, elements);
+}
+
+void write_fp8(const KvSidePolicy& side, float static_scale, const float* row, int elements,
+               const Destination& to, KvWriteCounts* counts) {
+  float scale = static_scale;
+  if (side.scales == KvScales::dynamic) {
+    const std::uint16_t bits = dynamic_scale(row, elements, float8_e4m3_max, &counts->non_finite);
+    store(to.scales, to.token, bits);
+    scale = bfloat16_to_float(bits);
+  } else {
+    counts->non_finite += count_non_finite(row, elements);
+  }
+  for (int i = 0; i < elements; ++i) {
+    const float scaled = row[i] / scale;
+    const float magnitude = std::fabs(scaled);
+    counts->saturated += magnitude > float8_e4m3_max ? 1 : 0;
+    counts->subnormal += magnitude < 0x1p-6f && row[i] != 0.0f ? 1 : 0;
+    to.put(i, float_to_float8_e4m3(scaled));
+  }
+}
+
+void write_side(const KvSidePolicy& side, float static_scale, const float* row, int elements,
+                const Destination& to, KvWriteCounts* counts) {
   switch (side.dtype) {
     case KvDtype::float32:
-      for (int i = 0; i < elements; ++i) store(destination, first + stride * i, row[i]);
+      for (int i = 0; i < elements; ++i) to.put(i, row[i]);
       counts->non_finite += count_non_finite(row, elements);
       return;
     case KvDtype::float16:
-      for (int i = 0; i < elements; ++i) {
-        // Half a step beyond the largest number, which still rounds to it.
-        counts->saturated += std::fabs(row[i]) >= 65520.0f && std::isfinite(row[i]) ? 1 : 0;
-        store(destination, first + stride * i,
-              float_to_float16(std::clamp(row[i], -float16_max, float16_max)));
-      }
-      counts->non_finite += count_non_finite(row, elements);
+      write_float16(row, elements, to, counts);
       return;
     case KvDtype::bfloat16:
-      for (int i = 0; i < elements; ++i) {
-        store(destination, first + stride * i, float_to_bfloat16(row[i]));
-      }
+      for (int i = 0; i < elements; ++i) to.put(i, float_to_bfloat16(row[i]));
       counts->non_finite += count_non_finite(row, elements);
       return;
-    case KvDtype::fp8: {
-      float scale = 1.0f;
-      if (side.scales == KvScales::dynamic) {
-        const std::uint16_t bits =
-            dynamic_scale(row, elements, float8_e4m3_max, &counts->non_finite);
-        store(scales, token, bits);
-        scale = bfloat16_to_float(bits);
-      } else {
-        counts->non_finite += count_non_finite(row, elements);
-      }
-      for (int i = 0; i < elements; ++i) {
-        const float scaled = row[i] / scale;
-        counts->saturated += std::fabs(scaled) > float8_e4m3_max ? 1 : 0;
-        store(destination, first + stride * i, float_to_float8_e4m3(scaled));
-      }
+    case KvDtype::fp8:
+      write_fp8(side, static_scale, row, elements, to, counts);
       return;
-    }
     case KvDtype::int8: {
       const std::uint16_t bits = dynamic_scale(row, elements, int8_max, &counts->non_finite);
-      store(scales, token, bits);
+      store(to.scales, to.token, bits);
       const float scale = bfloat16_to_float(bits);
-      for (int i = 0; i < elements; ++i) {
-        store(destination, first + stride * i, round_to_int8(row[i] / scale));
-      }
+      for (int i = 0; i < elements; ++i) to.put(i, round_to_int8(row[i] / scale));
       return;
     }
   }
@@ -101,9 +114,34 @@ std::size_t element_stride(KvOrder order) {
   return order == KvOrder::token_major ? 1 : static_cast<std::size_t>(page_tokens);
 }
 
+Destination destination(KvOrder order, int head_dim, std::byte* elements, std::byte* scales,
+                        std::size_t token) {
+  return {elements, element_index(order, token, head_dim), element_stride(order), scales, token};
+}
+
+// The head's key as it is rounded: centred where the layer has means, then rotated where its format
+// is. `buffer` serves where either changes it.
+const float* prepared_key(const KvRunLayout& run, const KvLayerConstants& constants, int head,
+                          const float* key, float* buffer) {
+  const bool centred = !constants.key_mean.empty();
+  if (!centred && !run.policy.rotates_keys()) return key;
+  std::copy_n(key, run.head_dim, buffer);
+  if (centred) {
+    const float* mean =
+        constants.key_mean.data() + static_cast<std::ptrdiff_t>(head) * run.head_dim;
+    for (int i = 0; i < run.head_dim; ++i) buffer[i] -= mean[i];
+  }
+  if (run.policy.rotates_keys()) hadamard_rotate(buffer, run.head_dim);
+  return buffer;
+}
+
+const KvLayerConstants no_constants;
+
 void write_row(const KvWriteArgs& args, const SequenceRows& sequence, std::int32_t row,
-               RowCounts* counts) {
+               KvWriteCounts* counts) {
   const KvRunLayout& run = args.layer.group->run;
+  const KvLayerConstants& constants =
+      args.layer.constants != nullptr ? *args.layer.constants : no_constants;
   const int kv_heads = args.layer.group->geometry.kv_heads;
   const int head_dim = run.head_dim;
   const std::int32_t position = sequence.first_position + row;
@@ -111,21 +149,21 @@ void write_row(const KvWriteArgs& args, const SequenceRows& sequence, std::int32
   const auto token = static_cast<std::size_t>(position % page_tokens);
   const std::int64_t batch_row = sequence.first_row + row;
 
-  std::array<float, max_head_dim> rotated;
+  std::array<float, max_head_dim> buffer;
   for (int head = 0; head < kv_heads; ++head) {
     std::byte* bytes = args.layer.run(page, head);
-    const float* key = args.key + batch_row * args.key_stride + head * head_dim;
-    if (run.policy.rotates_keys()) {
-      std::copy_n(key, head_dim, rotated.begin());
-      hadamard_rotate(rotated.data(), head_dim);
-      key = rotated.data();
-    }
-    write_side(run.policy.key, key, head_dim, bytes + run.key_offset,
-               element_index(run.key_order, token, head_dim), element_stride(run.key_order),
-               bytes + run.key_scale_offset, token, counts);
-    write_side(run.policy.value, args.value + batch_row * args.value_stride + head * head_dim,
-               head_dim, bytes + run.value_offset, element_index(run.value_order, token, head_dim),
-               element_stride(run.value_order), bytes + run.value_scale_offset, token, counts);
+    const float* key =
+        prepared_key(run, constants, head, args.key + batch_row * args.key_stride + head * head_dim,
+                     buffer.data());
+    write_side(run.policy.key, static_key_scale(args.layer, head), key, head_dim,
+               destination(run.key_order, head_dim, bytes + run.key_offset,
+                           bytes + run.key_scale_offset, token),
+               counts);
+    write_side(run.policy.value, static_value_scale(args.layer, head),
+               args.value + batch_row * args.value_stride + head * head_dim, head_dim,
+               destination(run.value_order, head_dim, bytes + run.value_offset,
+                           bytes + run.value_scale_offset, token),
+               counts);
   }
 }
 
@@ -156,15 +194,12 @@ void kv_write(const OpContext& context, const KvWriteArgs& args) {
     // A block of rows is a few microseconds of work, worth a thread's while.
     constexpr std::int32_t block = 16;
     context.pool->parallel_for((sequence.rows + block - 1) / block, [&](std::int64_t index, int) {
-      RowCounts counts;
+      KvWriteCounts counts;
       const auto first = static_cast<std::int32_t>(index) * block;
       for (std::int32_t row = first; row < std::min(first + block, sequence.rows); ++row) {
         write_row(args, sequence, row, &counts);
       }
-      if (args.counters != nullptr && (counts.saturated | counts.non_finite) != 0) {
-        args.counters->saturated += counts.saturated;
-        args.counters->non_finite += counts.non_finite;
-      }
+      if (args.counters != nullptr && counts.any()) args.counters->add(args.layer.layer, counts);
     });
   }
 }

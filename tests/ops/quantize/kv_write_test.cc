@@ -83,8 +83,8 @@ TEST_P(KvWriteTest, RowsComeBackWithinTheFormatsRounding) {
   const std::vector<SequenceRows> rows = {cache.rows(0, 0, 100, 60), cache.rows(1, 100, 10, 5)};
   KvWriteCounters counters;
   cache.write(context, key, value, rows, &counters);
-  EXPECT_EQ(counters.saturated, 0);
-  EXPECT_EQ(counters.non_finite, 0);
+  EXPECT_EQ(counters.total().saturated, 0);
+  EXPECT_EQ(counters.total().non_finite, 0);
 
   for (const SequenceRows& sequence : rows) {
     for (int r = 0; r < sequence.rows; ++r) {
@@ -147,7 +147,7 @@ TEST(KvWrite, UnitScalesSaturateAndAreCounted) {
   const std::vector<float> value = {0, 0, 0, 0, 0, 0, 0, 500};
   KvWriteCounters counters;
   cache.write(context, key, value, {cache.rows(0, 0, 1, 0)}, &counters);
-  EXPECT_EQ(counters.saturated, 4);  // 449, -1e9, 464 and 500
+  EXPECT_EQ(counters.total().saturated, 4);  // 449, -1e9, 464 and 500
   const StoredRow row = read_back(cache.layer(), cache.pages(0)[0], 0, 0, true);
   EXPECT_EQ(row.codes, (std::vector<float>{448, 448, -448, 1, 448, -448, 0, 0x1p-9f * 1}));
 }
@@ -161,8 +161,8 @@ TEST(KvWrite, Float16SaturatesAndIsCounted) {
   const std::vector<float> value(8, 0.0f);
   KvWriteCounters counters;
   cache.write(context, key, value, {cache.rows(0, 0, 1, 0)}, &counters);
-  EXPECT_EQ(counters.saturated, 2);
-  EXPECT_EQ(counters.non_finite, 1);
+  EXPECT_EQ(counters.total().saturated, 2);
+  EXPECT_EQ(counters.total().non_finite, 1);
   const StoredRow row = read_back(cache.layer(), cache.pages(0)[0], 0, 0, true);
   EXPECT_EQ(row.codes, (std::vector<float>{65504, 65504, 65504, -65504, 1, -65504, 65504, 0}));
 }
@@ -177,7 +177,7 @@ TEST(KvWrite, NonFiniteElementsAreCountedAndSpoilNoScale) {
     const std::vector<float> value = {1, nan, infinity, -infinity, 2, 0, -2, 1};
     KvWriteCounters counters;
     cache.write(context, key, value, {cache.rows(0, 0, 1, 0)}, &counters);
-    EXPECT_EQ(counters.non_finite, 3) << dtype;
+    EXPECT_EQ(counters.total().non_finite, 3) << dtype;
     const StoredRow row = read_back(cache.layer(), cache.pages(0)[0], 0, 0, false);
     const bool fp8 = std::string(dtype) == "fp8";
     const float largest = fp8 ? 448.0f : 127.0f;
@@ -220,6 +220,93 @@ TEST(KvWrite, TinyRowsKeepAUsableScale) {
   const StoredRow row = read_back(cache.layer(), cache.pages(0)[0], 0, 0, false);
   EXPECT_GE(row.scale, 0x1p-126f);
   for (const float code : row.codes) EXPECT_LE(std::fabs(code * row.scale - 1e-44f), row.scale);
+}
+
+TEST(KvWrite, StaticScalesDivideAndWhatDoesNotFitIsCountedForItsLayer) {
+  ThreadPool pool(1);
+  const OpContext context{&pool};
+  CacheShape shape{.kv_heads = 2, .head_dim = 8, .window = 0, .dtype = "fp8", .scales = "auto"};
+  shape.constants = {.key_scales = {0.25f, 4.0f}, .value_scales = {1.0f, 0.5f}};
+  PagedCache cache(shape, {1});
+  const std::vector<float> key = {1, 2, 3, 112, 113, -1000, 0.001f, 0, 16, -64, 4, 0, 0, 0, 0, 0};
+  std::vector<float> value(16, 0.0f);
+  value[8] = nan;
+  value[9] = 448;
+  KvWriteCounters counters(3);
+  KvWriteArgs args;
+  args.key = key.data();
+  args.value = value.data();
+  args.layer = cache.layer();
+  args.layer.layer = 2;
+  const std::vector<SequenceRows> rows = {cache.rows(0, 0, 1, 0)};
+  args.sequences = rows;
+  args.counters = &counters;
+  kv_write(context, args);
+  EXPECT_EQ(read_back(cache.layer(), cache.pages(0)[0], 0, 0, true).codes,
+            (std::vector<float>{4, 8, 12, 448, 448, -448, 0x1p-8f, 0}));
+  EXPECT_EQ(read_back(cache.layer(), cache.pages(0)[0], 1, 0, true).codes,
+            (std::vector<float>{4, -16, 1, 0, 0, 0, 0, 0}));
+  EXPECT_FALSE(counters.layer(0).any() || counters.layer(1).any());
+  EXPECT_EQ(counters.layer(2).saturated, 3);  // 113 / 0.25, -1000 / 0.25 and 448 / 0.5
+  EXPECT_EQ(counters.layer(2).subnormal, 1);  // 0.001 / 0.25 < 2^-6
+  EXPECT_EQ(counters.layer(2).non_finite, 1);
+  EXPECT_EQ(counters.total().saturated, 3);
+}
+
+TEST(KvWrite, TheHeadsMeanIsSubtractedBeforeRotationAndRounding) {
+  ThreadPool pool(1);
+  const OpContext context{&pool};
+  for (const char* dtype : {"fp8", "int8"}) {
+    CacheShape shape{.kv_heads = 2, .head_dim = 16, .window = 0, .dtype = dtype, .scales = "auto"};
+    const std::vector<float> key = random_floats(32, 21);
+    const std::vector<float> mean = random_floats(32, 22, 10.0f);
+    std::vector<float> centred = key;
+    for (std::size_t i = 0; i < 32; ++i) centred[i] -= mean[i];
+    PagedCache plain(shape, {1});
+    plain.write(context, centred, key, {plain.rows(0, 0, 1, 0)});
+    shape.constants.key_mean = mean;
+    PagedCache with_mean(shape, {1});
+    with_mean.write(context, key, key, {with_mean.rows(0, 0, 1, 0)});
+    for (const int head : {0, 1}) {
+      for (const bool is_key : {true, false}) {
+        const StoredRow got = read_back(with_mean.layer(), with_mean.pages(0)[0], head, 0, is_key);
+        const StoredRow wanted = read_back(plain.layer(), plain.pages(0)[0], head, 0, is_key);
+        EXPECT_EQ(got.codes, wanted.codes) << dtype;
+        EXPECT_EQ(got.scale, wanted.scale) << dtype;
+      }
+    }
+  }
+}
+
+// ml_dtypes#400: what e4m3 cannot hold becomes its largest number, a NaN stays one.
+TEST(KvWrite, NumbersPastE4m3SaturateAndNanStaysNan) {
+  ThreadPool pool(1);
+  const OpContext context{&pool};
+  PagedCache cache({.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "fp8", .scales = "unit"},
+                   {1});
+  const std::vector<float> key = {464, 465, 1000, infinity, -infinity, nan, 448, -464};
+  cache.write(context, key, key, {cache.rows(0, 0, 1, 0)});
+  const StoredRow row = read_back(cache.layer(), cache.pages(0)[0], 0, 0, true);
+  EXPECT_TRUE(std::isnan(row.codes[5]));
+  for (const std::size_t i : {0, 1, 2, 3, 6}) EXPECT_EQ(row.codes[i], 448) << i;
+  for (const std::size_t i : {4, 7}) EXPECT_EQ(row.codes[i], -448) << i;
+}
+
+// TRT-LLM#4218: a key bias of 600 on one channel clips without a scale, and does not with one.
+TEST(KvWrite, AnOutlierChannelClipsWithUnitScalesAlone) {
+  ThreadPool pool(1);
+  const OpContext context{&pool};
+  const std::vector<float> key = {600, 1, -1, 0.5f, 2, 0, 0, 3};
+  for (const char* scales : {"unit", "dynamic", "static"}) {
+    const bool fixed = std::string(scales) == "static";
+    CacheShape shape{.kv_heads = 1, .head_dim = 8, .window = 0, .dtype = "fp8"};
+    shape.scales = fixed ? "auto" : scales;
+    if (fixed) shape.constants = {.key_scales = {600.0f / 448}, .value_scales = {600.0f / 448}};
+    PagedCache cache(shape, {1});
+    KvWriteCounters counters;
+    cache.write(context, key, key, {cache.rows(0, 0, 1, 0)}, &counters);
+    EXPECT_EQ(counters.total().saturated, std::string(scales) == "unit" ? 2 : 0) << scales;
+  }
 }
 
 TEST(Hadamard, IsItsOwnInverseAndKeepsProducts) {
