@@ -383,7 +383,10 @@ EngineStats Engine::stats() const {
                      groups[group].page_bytes;
   }
   const KvWriteCounters& writes = core_.runner().counters();
-  stats.writes = {writes.saturated, writes.non_finite};
+  stats.writes = writes.total();
+  for (int layer = 0; layer < writes.layers(); ++layer) {
+    stats.layer_writes.push_back(writes.layer(layer));
+  }
   return stats;
 }
 

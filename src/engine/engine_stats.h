@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "ops/quantize/kv_write_counters.h"
 
 namespace octet {
 
@@ -25,12 +26,6 @@ struct KvFormatBytes {
   std::string format;  // "fp8:fp8", K before V
   std::size_t in_use = 0;
   std::size_t cached = 0;  // kept for later prompts, given up when memory is wanted
-};
-
-// Elements that rounding could not keep, of one layer or of all.
-struct KvRoundingCounts {
-  std::int64_t saturated = 0;
-  std::int64_t non_finite = 0;
 };
 
 struct EngineStats {
@@ -58,7 +53,8 @@ struct EngineStats {
   std::int64_t finished_cancelled = 0;
   std::int64_t finished_error = 0;
   StepTimes times;
-  KvRoundingCounts writes;  // of all layers
+  KvWriteCounts writes;                     // of all layers
+  std::vector<KvWriteCounts> layer_writes;  // of each
 };
 
 }  // namespace octet
