@@ -211,6 +211,23 @@ TEST(SafetensorsHostile, NamesAreShownSafely) {
   expect_header_refused("{\"" + std::string(100000, 'n') + "\":{}}", 0, "has no dtype");
 }
 
+// The fuzzer's seeds, and inputs that broke something once.
+TEST(SafetensorsHostile, TheFuzzersCorpus) {
+  int opened = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(OCTET_SOURCE_ROOT "/tests/fuzz/corpus/safetensors")) {
+    SCOPED_TRACE(entry.path().filename().string());
+    try {
+      walk(*Safetensors::open_file(entry.path().string()));
+      ++opened;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).rfind(entry.path().string() + ": ", 0), 0u)
+          << error.what();
+    }
+  }
+  EXPECT_GE(opened, 3);
+}
+
 class SafetensorsIndexHostile : public testing::Test {
  protected:
   SafetensorsIndexHostile() {
