@@ -1,5 +1,9 @@
 #include "files/gguf.h"
 
+#include <deque>
+#include <filesystem>
+#include <span>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,16 +11,23 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "files/gguf_directory.h"
+#include "files/gguf_split.h"
 #include "files/mapped_file.h"
 
 namespace octet {
 
 struct GgufFile::Contents {
   std::string path;
-  std::optional<MappedFile> mapping;  // one of these two holds the bytes
+  std::deque<MappedFile> mappings;  // one for each part; or else `owned` holds the bytes
   std::vector<std::byte> owned;
-  std::span<const std::byte> bytes;
+  std::uint64_t file_bytes = 0;
   GgufDirectory directory;
+
+  GgufDirectory map(const std::string& file) {
+    const std::span<const std::byte> bytes = mappings.emplace_back(file).bytes();
+    file_bytes += bytes.size();
+    return parse_gguf(bytes, file);
+  }
 
   const GgufEntry* find(std::string_view key) const {
     const std::size_t position = directory.entry_index.find(key);
@@ -74,8 +85,19 @@ std::shared_ptr<const GgufFile> GgufFile::open(const std::string& path) {
   std::shared_ptr<GgufFile> file(new GgufFile());
   Contents& contents = *file->contents_;
   contents.path = path;
-  contents.bytes = contents.mapping.emplace(path).bytes();
-  contents.directory = parse_gguf(contents.bytes, path);
+  contents.directory = contents.map(path);
+  const std::uint64_t parts = count_of_parts(contents.directory, path);
+  if (parts == 1) return file;
+  for (std::uint64_t part = 1; part < parts; ++part) {
+    const std::string part_path = path_of_part(path, part, parts);
+    std::error_code error;
+    if (!std::filesystem::exists(part_path, error)) {
+      throw_bad_input("{}: part {} of {} is missing, expected {}", path, part + 1, parts,
+                      part_path);
+    }
+    add_part(contents.directory, contents.map(part_path), part_path, part, parts);
+  }
+  finish_parts(contents.directory, path);
   return file;
 }
 
@@ -85,14 +107,17 @@ std::shared_ptr<const GgufFile> GgufFile::from_bytes(std::vector<std::byte> byte
   Contents& contents = *file->contents_;
   contents.path = name;
   contents.owned = std::move(bytes);
-  contents.bytes = contents.owned;
-  contents.directory = parse_gguf(contents.bytes, name);
+  contents.file_bytes = contents.owned.size();
+  contents.directory = parse_gguf(contents.owned, name);
+  if (count_of_parts(contents.directory, name) > 1) {
+    throw_unsupported("{}: is the first part of a split model, expected all of it", name);
+  }
   return file;
 }
 
 const std::string& GgufFile::path() const { return contents_->path; }
 
-std::uint64_t GgufFile::file_bytes() const { return contents_->bytes.size(); }
+std::uint64_t GgufFile::file_bytes() const { return contents_->file_bytes; }
 
 bool GgufFile::has(std::string_view key) const { return contents_->find(key) != nullptr; }
 

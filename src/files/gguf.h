@@ -1,4 +1,4 @@
-// GGUF v3 files: typed metadata and tensors, memory-mapped.
+// GGUF v3 files, whole or split: typed metadata and tensors, memory-mapped.
 //
 // Source of the format: the ggml project's GGUF specification (docs/gguf.md there). The whole file
 // is hostile input: every count, size, offset and string is checked, with overflow in mind, before
@@ -19,9 +19,10 @@ namespace octet {
 
 class GgufFile {
  public:
-  // Maps and checks the file. Throws Error{bad_input} with one sentence that names the file and the
-  // key or tensor at fault; Error{unsupported} for a version or tensor type that octet does not
-  // read.
+  // Maps and checks the file; of a model that is split over several, `path` names the first
+  // ("m-00001-of-00003.gguf"), and the others lie beside it. Throws Error{bad_input} with one
+  // sentence that names the file and the key or tensor at fault; Error{unsupported} for a version
+  // or tensor type that octet does not read.
   static std::shared_ptr<const GgufFile> open(const std::string& path);
 
   // The same for a file that lies in memory; `name` stands for its path.
@@ -29,8 +30,8 @@ class GgufFile {
                                                     const std::string& name);
   ~GgufFile();
 
-  const std::string& path() const;
-  std::uint64_t file_bytes() const;
+  const std::string& path() const;   // of the first part
+  std::uint64_t file_bytes() const;  // of all parts
 
   // Metadata by key. `find_*` give nothing where the key is missing and throw Error{bad_input} that
   // names file, key and expected type where it holds another type. find_uint takes any integer type

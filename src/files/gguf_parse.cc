@@ -37,17 +37,23 @@ struct FileType {
 
 // enum ggml_type of ggml.h.
 constexpr FileType file_types[] = {
-    {0, "F32", DataType::float32}, {1, "F16", DataType::float16},    {2, "Q4_0", DataType::q4_0},
-    {3, "Q4_1", DataType::q4_1},   {6, "Q5_0", DataType::q5_0},      {7, "Q5_1", DataType::q5_1},
-    {8, "Q8_0", DataType::q8_0},   {9, "Q8_1", std::nullopt},        {10, "Q2_K", std::nullopt},
-    {11, "Q3_K", std::nullopt},    {12, "Q4_K", DataType::q4_k},     {13, "Q5_K", DataType::q5_k},
-    {14, "Q6_K", DataType::q6_k},  {15, "Q8_K", std::nullopt},       {16, "IQ2_XXS", std::nullopt},
-    {17, "IQ2_XS", std::nullopt},  {18, "IQ3_XXS", std::nullopt},    {19, "IQ1_S", std::nullopt},
-    {20, "IQ4_NL", std::nullopt},  {21, "IQ3_S", std::nullopt},      {22, "IQ2_S", std::nullopt},
-    {23, "IQ4_XS", std::nullopt},  {24, "I8", std::nullopt},         {25, "I16", std::nullopt},
-    {26, "I32", std::nullopt},     {27, "I64", std::nullopt},        {28, "F64", std::nullopt},
-    {29, "IQ1_M", std::nullopt},   {30, "BF16", DataType::bfloat16}, {34, "TQ1_0", std::nullopt},
-    {35, "TQ2_0", std::nullopt},   {39, "MXFP4", std::nullopt},      {40, "NVFP4", std::nullopt},
+    {0, "F32", DataType::float32},    {1, "F16", DataType::float16},
+    {2, "Q4_0", DataType::q4_0},      {3, "Q4_1", DataType::q4_1},
+    {6, "Q5_0", DataType::q5_0},      {7, "Q5_1", DataType::q5_1},
+    {8, "Q8_0", DataType::q8_0},      {9, "Q8_1", std::nullopt},
+    {10, "Q2_K", DataType::q2_k},     {11, "Q3_K", DataType::q3_k},
+    {12, "Q4_K", DataType::q4_k},     {13, "Q5_K", DataType::q5_k},
+    {14, "Q6_K", DataType::q6_k},     {15, "Q8_K", std::nullopt},
+    {16, "IQ2_XXS", std::nullopt},    {17, "IQ2_XS", std::nullopt},
+    {18, "IQ3_XXS", std::nullopt},    {19, "IQ1_S", std::nullopt},
+    {20, "IQ4_NL", DataType::iq4_nl}, {21, "IQ3_S", std::nullopt},
+    {22, "IQ2_S", std::nullopt},      {23, "IQ4_XS", DataType::iq4_xs},
+    {24, "I8", std::nullopt},         {25, "I16", std::nullopt},
+    {26, "I32", std::nullopt},        {27, "I64", std::nullopt},
+    {28, "F64", std::nullopt},        {29, "IQ1_M", std::nullopt},
+    {30, "BF16", DataType::bfloat16}, {34, "TQ1_0", std::nullopt},
+    {35, "TQ2_0", std::nullopt},      {39, "MXFP4", DataType::mxfp4},
+    {40, "NVFP4", std::nullopt},
 };
 
 std::string readable_types() {
@@ -70,7 +76,6 @@ class Parser {
     read_header();
     read_entries();
     read_alignment();
-    refuse_split_file();
     read_tensors();
     place_tensors();
     return std::move(directory_);
@@ -148,7 +153,6 @@ class Parser {
   GgufValueType read_type(std::string_view what);
   void skip_elements(GgufValueType type, std::uint64_t count, int depth);
   void read_alignment();
-  void refuse_split_file();
   void read_tensors();
   void read_tensor();
   DataType read_tensor_type();
@@ -290,14 +294,6 @@ void Parser::read_alignment() {
   if (!std::has_single_bit(alignment_) || alignment_ < min_alignment ||
       alignment_ > max_alignment) {
     fail("is {}, expected a power of two from {} to {}", alignment_, min_alignment, max_alignment);
-  }
-}
-
-void Parser::refuse_split_file() {
-  const std::uint64_t parts = find_unsigned("split.count").value_or(1);
-  if (parts > 1) {
-    fail_unsupported("says that the model is split into {} files, expected a model in one file",
-                     parts);
   }
 }
 
