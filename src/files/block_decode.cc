@@ -1,11 +1,14 @@
 #include "files/block_decode.h"
 
+#include <algorithm>
 #include <cstddef>
-#include <cstring>
 
 #include "core/bfloat16.h"
 #include "core/error.h"
 #include "core/float16.h"
+#include "core/float8_e4m3.h"
+#include "files/block_bytes.h"
+#include "files/block_decode_small.h"
 
 namespace octet {
 
@@ -16,24 +19,6 @@ constexpr int half_32 = 16;         // a byte holds elements j (low nibble) and 
 constexpr int super_block = 256;    // elements of a block of the K formats
 constexpr int sub_block = 32;       // elements that share a scale and a minimum in Q4_K and Q5_K
 constexpr int q6_k_sub_block = 16;  // elements that share a scale in Q6_K
-
-std::uint8_t byte_at(const std::byte* data, int index) {
-  return std::to_integer<std::uint8_t>(data[index]);
-}
-std::int8_t signed_byte_at(const std::byte* data, int index) {
-  return static_cast<std::int8_t>(byte_at(data, index));
-}
-template <typename T>
-T load(const std::byte* data) {
-  T value;
-  std::memcpy(&value, data, sizeof(T));
-  return value;
-}
-float float16_at(const std::byte* data) { return float16_to_float(load<std::uint16_t>(data)); }
-
-// The nibble pair of byte j is the elements j and j + 16 of a block of 32.
-int low_nibble(const std::byte* quants, int index) { return byte_at(quants, index) & 15; }
-int high_nibble(const std::byte* quants, int index) { return byte_at(quants, index) >> 4; }
 
 void decode_q4_0(const std::byte* block, float* out) {
   const float scale = float16_at(block);
@@ -160,6 +145,10 @@ void decode_bfloat16(const std::byte* data, float* out) {
   *out = bfloat16_to_float(load<std::uint16_t>(data));
 }
 
+void decode_float8_e4m3(const std::byte* data, float* out) {
+  *out = float8_e4m3_to_float(byte_at(data, 0));
+}
+
 using BlockDecoder = void (*)(const std::byte* block, float* out);
 
 BlockDecoder decoder_of(DataType dtype) {
@@ -170,6 +159,8 @@ BlockDecoder decoder_of(DataType dtype) {
       return decode_float16;
     case DataType::bfloat16:
       return decode_bfloat16;
+    case DataType::float8_e4m3:
+      return decode_float8_e4m3;
     case DataType::q4_0:
       return decode_q4_0;
     case DataType::q4_1:
@@ -180,12 +171,22 @@ BlockDecoder decoder_of(DataType dtype) {
       return decode_q5_1;
     case DataType::q8_0:
       return decode_q8_0;
+    case DataType::q2_k:
+      return decode_q2_k;
+    case DataType::q3_k:
+      return decode_q3_k;
     case DataType::q4_k:
       return decode_q4_k;
     case DataType::q5_k:
       return decode_q5_k;
     case DataType::q6_k:
       return decode_q6_k;
+    case DataType::iq4_nl:
+      return decode_iq4_nl;
+    case DataType::iq4_xs:
+      return decode_iq4_xs;
+    case DataType::mxfp4:
+      return decode_mxfp4;
   }
   throw_error(ErrorKind::internal, "decode_blocks: no decoder for type number {}",
               static_cast<int>(dtype));
@@ -210,6 +211,15 @@ void decode_blocks(DataType dtype, const std::byte* data, std::span<float> out) 
   }
 }
 
+void apply_scales(const TensorScales& scales, std::int64_t row, std::span<float> values) {
+  const float* scale = scales.of_row(row);
+  const auto block = static_cast<std::size_t>(scales.block_columns);
+  for (std::size_t begin = 0; begin < values.size(); begin += block, ++scale) {
+    const std::size_t end = std::min(values.size(), begin + block);
+    for (std::size_t i = begin; i < end; ++i) values[i] *= *scale;
+  }
+}
+
 void decode_row(const TensorView& tensor, std::int64_t row, std::span<float> out) {
   const std::size_t rank = tensor.shape.size();
   if (rank != 1 && rank != 2) {
@@ -225,6 +235,7 @@ void decode_row(const TensorView& tensor, std::int64_t row, std::span<float> out
   }
   const std::size_t row_bytes = tensor.bytes / static_cast<std::size_t>(rows);
   decode_blocks(tensor.dtype, tensor.data + static_cast<std::size_t>(row) * row_bytes, out);
+  if (tensor.scales != nullptr) apply_scales(*tensor.scales, row, out);
 }
 
 }  // namespace octet

@@ -14,7 +14,11 @@ namespace octet {
 // float16.
 void decode_blocks(DataType dtype, const std::byte* data, std::span<float> out);
 
-// Decodes row `row` of a tensor of rank 2 (or the whole of a tensor of rank 1, row 0).
+// Multiplies a decoded row by its scales, as TensorScales defines it.
+void apply_scales(const TensorScales& scales, std::int64_t row, std::span<float> values);
+
+// Decodes row `row` of a tensor of rank 2 (or the whole of a tensor of rank 1, row 0), with its
+// scales.
 void decode_row(const TensorView& tensor, std::int64_t row, std::span<float> out);
 
 }  // namespace octet

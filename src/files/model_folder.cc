@@ -102,8 +102,19 @@ std::shared_ptr<const ModelFolder> ModelFolder::open(const std::string& path) {
   std::shared_ptr<ModelFolder> folder(new ModelFolder(path, *std::move(config)));
   folder->generation_config_ = find_json(path, "generation_config.json");
   folder->quantization_file_ = find_json(path, "hf_quant_config.json");
+  folder->quantization_ = WeightQuantization::read(folder->config_, folder->quantization_file_);
   folder->tensors_ = open_weights(path);
   return folder;
+}
+
+std::optional<StoredWeight> ModelFolder::find_weight(std::string_view name) const {
+  return quantization_.find(*tensors_, name);
+}
+
+StoredWeight ModelFolder::require_weight(std::string_view name) const {
+  std::optional<StoredWeight> weight = find_weight(name);
+  if (!weight) throw_bad_input("{}: tensor {} is missing", tensors_->path(), printable(name));
+  return *std::move(weight);
 }
 
 std::optional<FolderText> ModelFolder::tokenizer() const {

@@ -5,9 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "core/json_value.h"
 #include "files/safetensors.h"
+#include "files/weight_quantization.h"
 
 namespace octet {
 
@@ -31,7 +33,8 @@ class ModelFolder {
 
   // Needs config.json and weights; all else may be missing. Checks config.json,
   // generation_config.json, hf_quant_config.json and the headers of the weights. Throws
-  // Error{bad_input} with one sentence that names the file at fault.
+  // Error{bad_input} with one sentence that names the file at fault, or Error{unsupported} for
+  // weights that are quantised in a way that octet does not read.
   static std::shared_ptr<const ModelFolder> open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -40,6 +43,12 @@ class ModelFolder {
   // ModelOpt's own file.
   const std::optional<JsonValue>& quantization_file() const { return quantization_file_; }
   const Safetensors& tensors() const { return *tensors_; }
+  const WeightQuantization& quantization() const { return quantization_; }
+
+  // A tensor by name, an FP8 weight with its scales (files/weight_quantization.h); a missing one is
+  // nothing, or an Error{bad_input}.
+  std::optional<StoredWeight> find_weight(std::string_view name) const;
+  StoredWeight require_weight(std::string_view name) const;
 
   // Read anew at each call; nothing where the folder has no such file. Throws Error{bad_input} for
   // a text that is larger than any real one or not valid UTF-8.
@@ -54,6 +63,7 @@ class ModelFolder {
   JsonValue config_;
   std::optional<JsonValue> generation_config_;
   std::optional<JsonValue> quantization_file_;
+  WeightQuantization quantization_;
   std::shared_ptr<const Safetensors> tensors_;
 };
 

@@ -30,7 +30,7 @@ struct FileType {
 // `Dtype` of the safetensors library.
 constexpr FileType file_types[] = {
     {"F32", 32, DataType::float32},   {"F16", 16, DataType::float16},
-    {"BF16", 16, DataType::bfloat16}, {"F8_E4M3", 8, std::nullopt},
+    {"BF16", 16, DataType::bfloat16}, {"F8_E4M3", 8, DataType::float8_e4m3},
     {"F8_E5M2", 8, std::nullopt},     {"F8_E8M0", 8, std::nullopt},
     {"F8_E4M3FNUZ", 8, std::nullopt}, {"F8_E5M2FNUZ", 8, std::nullopt},
     {"F6_E2M3", 6, std::nullopt},     {"F6_E3M2", 6, std::nullopt},

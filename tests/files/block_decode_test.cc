@@ -76,8 +76,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(BlockCase{DataType::float16, "f16"}, BlockCase{DataType::bfloat16, "bf16"},
                     BlockCase{DataType::q4_0, "q4_0"}, BlockCase{DataType::q4_1, "q4_1"},
                     BlockCase{DataType::q5_0, "q5_0"}, BlockCase{DataType::q5_1, "q5_1"},
-                    BlockCase{DataType::q8_0, "q8_0"}, BlockCase{DataType::q4_k, "q4_k"},
-                    BlockCase{DataType::q5_k, "q5_k"}, BlockCase{DataType::q6_k, "q6_k"}),
+                    BlockCase{DataType::q8_0, "q8_0"}, BlockCase{DataType::q2_k, "q2_k"},
+                    BlockCase{DataType::q3_k, "q3_k"}, BlockCase{DataType::q4_k, "q4_k"},
+                    BlockCase{DataType::q5_k, "q5_k"}, BlockCase{DataType::q6_k, "q6_k"},
+                    BlockCase{DataType::iq4_nl, "iq4_nl"}, BlockCase{DataType::iq4_xs, "iq4_xs"},
+                    BlockCase{DataType::mxfp4, "mxfp4"}),
     [](const testing::TestParamInfo<BlockCase>& parameter) { return parameter.param.prefix; });
 
 TEST(DecodeRow, PicksTheRowOfAMatrixAndTheWholeOfAVector) {
@@ -117,8 +120,7 @@ TEST(DecodeBlocks, RefusesHalfABlock) {
 
 TEST(DecodeBlocks, EveryTypeHasTheSizesThatItsDecoderReads) {
   // Under the address sanitizer this shows that no decoder reads past its block.
-  for (int number = 0; number <= static_cast<int>(DataType::q6_k); ++number) {
-    const auto type = static_cast<DataType>(number);
+  for (const DataType type : all_data_types) {
     const std::vector<std::byte> block(traits_of(type).block_bytes);
     std::vector<float> values(traits_of(type).block_elements, 1.0f);
     decode_blocks(type, block.data(), values);

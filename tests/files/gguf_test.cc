@@ -206,14 +206,14 @@ TEST(Gguf, ReadsTensors) {
 
 TEST(Gguf, ReadsEveryTensorTypeThatItNames) {
   GgufWriter writer;
-  for (int number = 0; number <= static_cast<int>(DataType::q6_k); ++number) {
-    const auto type = static_cast<DataType>(number);
+  for (const DataType type : all_data_types) {
+    if (type == DataType::float8_e4m3) continue;  // GGUF has no such type
     const DataTypeTraits traits = traits_of(type);
     writer.add_tensor(traits.name, type, {3, traits.block_elements},
-                      std::vector<std::byte>(3 * traits.block_bytes, std::byte(number)));
+                      std::vector<std::byte>(3 * traits.block_bytes, std::byte(type)));
   }
   const auto file = GgufFile::from_bytes(writer.bytes(), "model.gguf");
-  ASSERT_EQ(file->tensors().size(), 11u);
+  ASSERT_EQ(file->tensors().size(), std::size(all_data_types) - 1);
   for (const TensorView& tensor : file->tensors()) {
     EXPECT_EQ(traits_of(tensor.dtype).name, tensor.name);
     EXPECT_EQ(tensor.data[tensor.bytes - 1], std::byte(tensor.dtype)) << tensor.name;
@@ -262,7 +262,7 @@ TEST(Gguf, OpensAFileByItsPath) {
 TEST(Gguf, ReadsWhatTheGgufPackageWrote) {
   const auto file = GgufFile::open(OCTET_TEST_DATA "/files/block_cases.gguf");
   EXPECT_EQ(file->require_string("general.architecture"), "block_cases");
-  EXPECT_EQ(file->tensors().size(), 20u);
+  EXPECT_EQ(file->tensors().size(), 30u);
   EXPECT_EQ(file->find_tensor("q6_k.blocks")->shape, (std::vector<std::int64_t>{12, 256}));
   EXPECT_EQ(file->find_tensor("q6_k.blocks")->bytes, 12u * 210u);
 }

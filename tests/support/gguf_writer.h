@@ -111,14 +111,26 @@ inline std::uint32_t gguf_tensor_type(DataType type) {
       return 7;
     case DataType::q8_0:
       return 8;
+    case DataType::q2_k:
+      return 10;
+    case DataType::q3_k:
+      return 11;
     case DataType::q4_k:
       return 12;
     case DataType::q5_k:
       return 13;
     case DataType::q6_k:
       return 14;
+    case DataType::iq4_nl:
+      return 20;
+    case DataType::iq4_xs:
+      return 23;
     case DataType::bfloat16:
       return 30;
+    case DataType::mxfp4:
+      return 39;
+    case DataType::float8_e4m3:
+      break;  // GGUF has no such type
   }
   throw std::logic_error("gguf_tensor_type: unknown type");
 }

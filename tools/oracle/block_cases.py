@@ -22,9 +22,14 @@ FORMATS = {
     "Q5_0": ([0], 12),
     "Q5_1": ([0, 2], 12),
     "Q8_0": ([0], 12),
+    "Q2_K": ([80, 82], 3),
+    "Q3_K": ([108], 3),
     "Q4_K": ([0, 2], 3),
     "Q5_K": ([0, 2], 3),
     "Q6_K": ([208], 3),
+    "IQ4_NL": ([0], 12),
+    "IQ4_XS": ([0], 3),
+    "MXFP4": ([], 20),
 }
 # Smallest and an odd subnormal, a negative one, largest, negative, both zeros, infinity, NaN.
 SPECIAL_SCALES = [0x0001, 0x0155, 0x83FF, 0x7BFF, 0xB5A3, 0x0000, 0x8000, 0x7C00, 0x7E00]
@@ -50,6 +55,8 @@ def make_blocks(name, generator):
                 order = SPECIAL_SCALES if place == 0 else SPECIAL_SCALES[::-1]
                 scale = order[index].to_bytes(2, "little")
             block[offset : offset + 2] = numpy.frombuffer(scale, dtype=numpy.uint8)
+    if name == "MXFP4":  # its scale is one exponent: the subnormal ones, and the largest
+        blocks[:5, 0] = [0, 1, 2, 254, 255]
     return blocks
 
 

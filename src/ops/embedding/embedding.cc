@@ -63,9 +63,14 @@ void embedding(const OpContext& context, const EmbeddingArgs& args) {
   parallel_ranges(context, args.rows, min_elements / width + 1,
                   [&args, width, row_bytes](std::int64_t row, std::int64_t end) {
                     for (; row < end; ++row) {
-                      const auto token = static_cast<std::size_t>(args.tokens[row]);
                       const std::span out(args.y + row * width, static_cast<std::size_t>(width));
-                      decode_blocks(args.table->dtype, args.table->data + token * row_bytes, out);
+                      const std::int32_t token = args.tokens[row];
+                      decode_blocks(args.table->dtype,
+                                    args.table->data + static_cast<std::size_t>(token) * row_bytes,
+                                    out);
+                      if (args.table->scales != nullptr) {
+                        apply_scales(*args.table->scales, token, out);
+                      }
                       if (args.scale == 1.0f) continue;
                       for (float& value : out) value *= args.scale;
                     }

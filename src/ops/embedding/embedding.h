@@ -9,7 +9,8 @@
 namespace octet {
 
 // y[m] = scale * table[tokens[m]], decoded to float32 before it is multiplied.
-//   table: [vocabulary, width], any DataType; tokens: [rows], each in [0, vocabulary), otherwise
+//   table: [vocabulary, width], any DataType, with the scales of its codes if it has any;
+//   tokens: [rows], each in [0, vocabulary), otherwise
 //   Error{internal}; y: [rows, width], contiguous. Nothing is written where an argument does not
 //   fit (Error{internal}).
 struct EmbeddingArgs {

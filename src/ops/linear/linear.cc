@@ -14,6 +14,26 @@ namespace {
               format_shape(args.weight->shape), what, args.rows, args.x_stride, args.y_stride);
 }
 
+// Every element has its scale, and the 32 columns that the kernels take at once have the same.
+void validate_scales(const LinearArgs& args) {
+  const TensorView& weight = *args.weight;
+  if (weight.scales == nullptr) return;
+  const TensorScales& scales = *weight.scales;
+  if (weight.dtype != DataType::float8_e4m3) fail(args, "expected no scales for this type");
+  if (scales.block_rows < 1 || scales.block_columns < 1 || scales.grid_columns < 1) {
+    fail(args, "expected blocks of scales of at least one element");
+  }
+  const std::int64_t grid_rows = (weight.shape[0] - 1) / scales.block_rows + 1;
+  const std::int64_t grid_columns = (weight.shape[1] - 1) / scales.block_columns + 1;
+  if (scales.grid_columns < grid_columns ||
+      static_cast<std::int64_t>(scales.values.size()) / scales.grid_columns < grid_rows) {
+    fail(args, "expected more scales");
+  }
+  if (grid_columns > 1 && scales.block_columns % 32 != 0) {
+    fail(args, "expected blocks of scales of a multiple of 32 columns");
+  }
+}
+
 void validate(const LinearArgs& args) {
   if (args.weight == nullptr) throw_error(ErrorKind::internal, "linear: there is no weight");
   const TensorView& weight = *args.weight;
@@ -36,6 +56,7 @@ void validate(const LinearArgs& args) {
   if (args.y == nullptr || (k > 0 && (args.x == nullptr || weight.data == nullptr))) {
     fail(args, "expected x, y and the weight's data");
   }
+  validate_scales(args);
 }
 
 const LinearKernels& kernels_for(InstructionSet set) {

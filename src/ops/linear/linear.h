@@ -11,7 +11,9 @@ namespace octet {
 
 // y[m][n] = sum_k x[m][k] * W[n][k] + bias[n]
 //   x: [rows, K] float32, row stride `x_stride` (elements)
-//   weight: [N, K], any DataType, used as stored and decoded tile by tile
+//   weight: [N, K], any DataType, used as stored and decoded tile by tile, with its scales if it
+//   has
+//     any: the W of the formula is the product that TensorScales (core/tensor_view.h) defines
 //   bias: [N] float32 or null
 //   y: [rows, N] float32, row stride `y_stride`; overwritten; no part of x
 // Determinism: the sum of one output runs in an order that depends on K alone, never on rows, N,

@@ -18,6 +18,10 @@ inline constexpr int direct_rows_avx2 = 4;
 void decode_panel_avx2(const WeightRows& weights, Arithmetic arithmetic, void* panel);
 void multiply_direct_avx2(const void* packed, int rows, const WeightRows& weights,
                           const OutputTile& tile);
+// The same for weights of type float8_e4m3, whose scales lie apart (linear_float8_avx2.cc).
+void decode_panel_float8_avx2(const WeightRows& weights, float* panel);
+void multiply_direct_float8_avx2(const float* x, int rows, const WeightRows& weights,
+                                 const OutputTile& tile);
 
 namespace {
 

@@ -81,7 +81,9 @@ WeightRows weight_rows(const Job& job, std::int64_t first, std::int64_t count) {
           .data = job.args.weight->data + first * job.row_bytes,
           .row_bytes = job.row_bytes,
           .outputs = count,
-          .k = job.k};
+          .k = job.k,
+          .scales = job.args.weight->scales.get(),
+          .first_row = first};
 }
 
 OutputTile output_tile(const Job& job, std::int64_t row, std::int64_t output) {

@@ -146,6 +146,9 @@ template <class Decoder, int rows>
 void multiply_direct_avx2(const void* packed, int rows, const WeightRows& weights,
                           const OutputTile& tile) {
   const auto* x = static_cast<const float*>(packed);
+  if (weights.dtype == DataType::float8_e4m3) {
+    return multiply_direct_float8_avx2(x, rows, weights, tile);
+  }
   with_decoder(weights.dtype, [&](auto decoder) {
     using Decoder = decltype(decoder);
     switch (rows) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "core/data_type.h"
+#include "core/tensor_view.h"
 #include "ops/context.h"
 
 namespace octet {
@@ -23,6 +24,9 @@ struct WeightRows {
   std::int64_t row_bytes = 0;
   std::int64_t outputs = 0;
   std::int64_t k = 0;
+  // Of the whole weight, of which these rows start at `first_row`; null: none.
+  const TensorScales* scales = nullptr;
+  std::int64_t first_row = 0;
 };
 
 // Where the results of a tile go: element (row, output) at y[row * y_stride + output]. `bias` (or

@@ -71,8 +71,12 @@ void decode_panel_rows(const WeightRows& weights, float* panel) {
 
 void decode_panel_avx2(const WeightRows& weights, Arithmetic arithmetic, void* panel) {
   auto* to = static_cast<float*>(panel);
-  with_decoder(weights.dtype,
-               [&](auto decoder) { decode_panel_rows<decltype(decoder)>(weights, to); });
+  if (weights.dtype == DataType::float8_e4m3) {
+    decode_panel_float8_avx2(weights, to);
+  } else {
+    with_decoder(weights.dtype,
+                 [&](auto decoder) { decode_panel_rows<decltype(decoder)>(weights, to); });
+  }
   if (arithmetic == Arithmetic::bfloat16) {
     for (std::int64_t i = 0; i < padded(weights.k) * panel_outputs; i += 8) {
       _mm256_storeu_ps(to + i, round_to_bfloat16_vector(_mm256_loadu_ps(to + i)));

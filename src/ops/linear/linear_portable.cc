@@ -66,6 +66,10 @@ void decode_panel(const WeightRows& weights, Arithmetic arithmetic, void* panel)
     if (exists) {
       decode_blocks(weights.dtype, weights.data + output * weights.row_bytes,
                     std::span(to, static_cast<std::size_t>(k)));
+      if (weights.scales != nullptr) {
+        apply_scales(*weights.scales, weights.first_row + output,
+                     std::span(to, static_cast<std::size_t>(k)));
+      }
       if (arithmetic == Arithmetic::bfloat16) round_all(to, k);
     }
     zero_fill(exists ? to + k : to, to + padded(k));

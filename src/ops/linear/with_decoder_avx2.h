@@ -8,6 +8,7 @@
 #include "core/data_type.h"
 #include "ops/linear/weight_decoder_avx2.h"
 #include "ops/linear/weight_decoder_k_avx2.h"
+#include "ops/linear/weight_decoder_small_avx2.h"
 
 namespace octet {
 namespace {
@@ -22,6 +23,8 @@ void with_decoder(DataType dtype, const Action& action) {
       return action(Float16Decoder{});
     case DataType::bfloat16:
       return action(Bfloat16Decoder{});
+    case DataType::float8_e4m3:
+      return;  // has kernels of its own
     case DataType::q4_0:
       return action(Q40Decoder{});
     case DataType::q4_1:
@@ -32,12 +35,22 @@ void with_decoder(DataType dtype, const Action& action) {
       return action(Q51Decoder{});
     case DataType::q8_0:
       return action(Q80Decoder{});
+    case DataType::q2_k:
+      return action(Q2KDecoder{});
+    case DataType::q3_k:
+      return action(Q3KDecoder{});
     case DataType::q4_k:
       return action(Q4KDecoder{});
     case DataType::q5_k:
       return action(Q5KDecoder{});
     case DataType::q6_k:
       return action(Q6KDecoder{});
+    case DataType::iq4_nl:
+      return action(Iq4NlDecoder{});
+    case DataType::iq4_xs:
+      return action(Iq4XsDecoder{});
+    case DataType::mxfp4:
+      return action(Mxfp4Decoder{});
   }
 }
 

@@ -15,11 +15,6 @@
 namespace octet {
 inline namespace test_support {
 
-inline constexpr DataType all_data_types[] = {
-    DataType::float32, DataType::float16, DataType::bfloat16, DataType::q4_0,
-    DataType::q4_1,    DataType::q5_0,    DataType::q5_1,     DataType::q8_0,
-    DataType::q4_k,    DataType::q5_k,    DataType::q6_k};
-
 // Where a block keeps its float16 scale and minimum; -1: none.
 struct ScaleOffsets {
   int scale = -1;
@@ -36,7 +31,13 @@ inline ScaleOffsets scale_offsets(DataType dtype) {
     case DataType::q4_0:
     case DataType::q5_0:
     case DataType::q8_0:
+    case DataType::iq4_nl:
+    case DataType::iq4_xs:
       return {0, -1};
+    case DataType::q2_k:
+      return {80, 82};
+    case DataType::q3_k:
+      return {108, -1};
     case DataType::q6_k:
       return {208, -1};
     default:
@@ -92,6 +93,11 @@ class RandomWeights {
       return;
     }
     for (std::size_t i = 0; i < size; ++i) block[i] = static_cast<std::byte>(random_() & 0xFFu);
+    if (dtype == DataType::float8_e4m3 && (block[0] & std::byte{0x7F}) == std::byte{0x7F}) {
+      block[0] ^= std::byte{1};  // no NaN
+    }
+    // An exponent from the least one, whose scale is subnormal, to where sums are of size 1.
+    if (dtype == DataType::mxfp4) block[0] = static_cast<std::byte>(random_() % 128);
     const ScaleOffsets offsets = scale_offsets(dtype);
     for (const int offset : {offsets.scale, offsets.minimum}) {
       if (offset < 0) continue;
