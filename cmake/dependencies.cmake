@@ -3,7 +3,12 @@ find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
+# Asio and Beast, which are headers alone.
+find_package(Boost 1.74 REQUIRED)
+find_package(spdlog REQUIRED)
 
 # utf8proc (Unicode normalisation) has a pkg-config file but no CMake package.
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
+# Of prometheus-cpp the core alone: its CMake package names its own HTTP server as well.
+pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)

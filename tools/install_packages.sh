@@ -5,7 +5,8 @@ set -euo pipefail
 
 build_packages=(g++ cmake ninja-build make ccache pkg-config ca-certificates
   python3 python3-pip python3-venv
-  libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev)
+  libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev
+  libboost-dev libspdlog-dev prometheus-cpp-dev)
 test_packages=(libgtest-dev)
 fuzz_packages=(clang-14 libclang-rt-14-dev)
 lint_packages=(clang-format-14 clang-tidy-14 git)

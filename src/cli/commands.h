@@ -13,6 +13,7 @@ void add_generate(CLI::App& program, CommandAction* run);
 void add_inspect(CLI::App& program, CommandAction* run);
 void add_tokenize(CLI::App& program, CommandAction* run);
 void add_eval(CLI::App& program, CommandAction* run);
+void add_serve(CLI::App& program, CommandAction* run);
 void add_bench(CLI::App& program, CommandAction* run);
 void add_bench_cpu(CLI::App& bench, CommandAction* run);  // a subcommand of bench
 

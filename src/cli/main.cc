@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
   octet::add_inspect(program, &run);
   octet::add_tokenize(program, &run);
   octet::add_eval(program, &run);
+  octet::add_serve(program, &run);
   octet::add_bench(program, &run);
 
   try {
