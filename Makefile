@@ -18,7 +18,7 @@ demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT_FILES ?= $$(git ls-files 'src/*.cc' ':!*_cuda.cc'; git ls-files 'src/*_without_cuda.cc')
 clang_format := git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format-14
 
-.PHONY: help build cuda test-gpu model models demo benchmarks test test-asan test-tsan fuzz format check-format lint clean
+.PHONY: help build cuda test-gpu model models demo benchmarks test test-page test-asan test-tsan fuzz format check-format lint clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z -]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -57,12 +57,19 @@ benchmarks: build model ## measure the cache formats (about 15 min); rewrites th
 
 test: models ## build and run all the tests
 	@tools/install_packages.sh build test
+	@tools/setup_test_venv.sh
 	cmake --preset release
 	cmake --build build -j $(JOBS)
 	ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
 
+test-page: build model ## the chat page in a headless Chromium
+	@tools/install_packages.sh browser
+	@tools/setup_test_venv.sh
+	@python3 -B tests/server/page_check.py
+
 test-asan test-tsan: test-%: models ## the tests under sanitizers
 	@tools/install_packages.sh build test
+	@tools/setup_test_venv.sh
 	cmake --preset $*
 	cmake --build build-$* -j $(JOBS)
 	ctest --test-dir build-$* --output-on-failure --no-tests=error -j $(JOBS)

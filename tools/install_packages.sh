@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian 12 packages of the named groups, where any is missing; asks for root only then.
-#   tools/install_packages.sh GROUP...    groups: build test fuzz lint
+#   tools/install_packages.sh GROUP...    groups: build test browser fuzz lint
 set -euo pipefail
 
 build_packages=(g++ cmake ninja-build make ccache pkg-config ca-certificates
@@ -8,6 +8,7 @@ build_packages=(g++ cmake ninja-build make ccache pkg-config ca-certificates
   libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev
   libboost-dev libspdlog-dev prometheus-cpp-dev)
 test_packages=(libgtest-dev)
+browser_packages=(chromium chromium-driver)
 fuzz_packages=(clang-14 libclang-rt-14-dev)
 lint_packages=(clang-format-14 clang-tidy-14 git)
 
@@ -18,6 +19,7 @@ packages_of() {
   case "$1" in
     build) printf '%s\n' "${build_packages[@]}" ;;
     test) printf '%s\n' "${test_packages[@]}" ;;
+    browser) printf '%s\n' "${browser_packages[@]}" ;;
     fuzz) printf '%s\n' "${fuzz_packages[@]}" ;;
     lint) printf '%s\n' "${lint_packages[@]}" ;;
     *) return 1 ;;
@@ -38,12 +40,12 @@ apt() {
     -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" </dev/null
 }
 
-[ $# -gt 0 ] || fail "name at least one group of build, test, fuzz, lint."
+[ $# -gt 0 ] || fail "name at least one group of build, test, browser, fuzz, lint."
 
 missing=()
 wanted=()
 for group in "$@"; do
-  packages=$(packages_of "$group") || fail "'$group' is no group; the groups are build, test, fuzz, lint."
+  packages=$(packages_of "$group") || fail "'$group' is no group; the groups are build, test, browser, fuzz, lint."
   while read -r package; do wanted+=("$package"); done <<<"$packages"
 done
 if ! command -v dpkg-query >/dev/null; then

@@ -108,6 +108,7 @@ void add_bench(CLI::App& program, CommandAction* run) {
   CLI::App* bench = program.add_subcommand("bench", "Measure how fast a part of octet is here");
   bench->require_subcommand(1);
   add_bench_cpu(*bench, run);
+  add_bench_serve(*bench, run);
   CLI::App* command =
       bench->add_subcommand("attention", "Attention over the paged cache on an NVIDIA GPU");
   const auto flags = std::make_shared<AttentionFlags>();

@@ -15,6 +15,8 @@ void add_tokenize(CLI::App& program, CommandAction* run);
 void add_eval(CLI::App& program, CommandAction* run);
 void add_serve(CLI::App& program, CommandAction* run);
 void add_bench(CLI::App& program, CommandAction* run);
-void add_bench_cpu(CLI::App& bench, CommandAction* run);  // a subcommand of bench
+// Subcommands of bench.
+void add_bench_cpu(CLI::App& bench, CommandAction* run);
+void add_bench_serve(CLI::App& bench, CommandAction* run);
 
 }  // namespace octet

@@ -10,8 +10,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <spdlog/sinks/stdout_sinks.h>
-#include <spdlog/spdlog.h>
 
 #include "cli/commands.h"
 #include "cli/generation_report.h"
@@ -19,6 +17,7 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "engine/engine_thread.h"
+#include "server/log.h"
 #include "server/server.h"
 
 namespace octet {
@@ -47,17 +46,6 @@ std::chrono::milliseconds milliseconds(const char* flag, double seconds) {
     throw_bad_input("{} {}: expected a number of seconds of at least 0", flag, seconds);
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
-// Standard error, a line each, with the time in UTC; standard output stays free.
-void start_log(const std::string& level) {
-  const auto parsed = spdlog::level::from_str(level);
-  if (parsed == spdlog::level::off && level != "off") {
-    throw_bad_input("--log-level {}: expected trace, debug, info, warning, error or off", level);
-  }
-  spdlog::set_default_logger(spdlog::stderr_logger_mt("octet"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
-  spdlog::set_level(parsed);
 }
 
 ServerOptions server_options(const ServeFlags& flags) {
@@ -130,17 +118,18 @@ ServedModelFacts facts_of(const EngineCore& core, const std::string& name) {
 
 void log_start(const LoadedModel& loaded, const EngineCore& core, const ServedModelFacts& facts) {
   const ModelConfig& config = loaded.model->config();
-  spdlog::info("model {} ({}, {} layers, {} KV heads of {}), read in {:.1f} s",
-               printable(loaded.file->path()), config.family, config.layers, config.kv_heads,
-               config.head_dim, loaded.load_seconds);
-  spdlog::info("device cpu, {} threads, {} kernels", core.context().pool->size(),
-               name_of(core.context().instruction_set));
-  spdlog::info("KV cache {}: {}, scales {}; {}", core.policy().dtype_name,
-               describe_layers(core.policy()), core.policy().scales_name, core.policy().reason);
-  spdlog::info(
+  log_info(fmt::format("model {} ({}, {} layers, {} KV heads of {}), read in {:.1f} s",
+                       printable(loaded.file->path()), config.family, config.layers,
+                       config.kv_heads, config.head_dim, loaded.load_seconds));
+  log_info(fmt::format("device cpu, {} threads, {} kernels", core.context().pool->size(),
+                       name_of(core.context().instruction_set)));
+  log_info(fmt::format("KV cache {}: {}, scales {}; {}", core.policy().dtype_name,
+                       describe_layers(core.policy()), core.policy().scales_name,
+                       core.policy().reason));
+  log_info(fmt::format(
       "GPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
       facts.cache_tokens, facts.max_model_len,
-      static_cast<double>(facts.cache_tokens) / static_cast<double>(facts.max_model_len));
+      static_cast<double>(facts.cache_tokens) / static_cast<double>(facts.max_model_len)));
 }
 
 void run_serve(const ServeFlags& flags) {
@@ -156,7 +145,7 @@ void run_serve(const ServeFlags& flags) {
   if (const auto source = loaded.file->find_string("tokenizer.chat_template")) {
     chat_template = *source;
   } else {
-    spdlog::warn("the model has no chat template: /v1/chat/completions will refuse");
+    log_warning("the model has no chat template: /v1/chat/completions will refuse");
   }
   const auto engine = std::make_shared<EngineThread>(
       std::make_unique<Engine>(loaded.model, loaded.tokenizer, for_engine),
@@ -171,14 +160,14 @@ void run_serve(const ServeFlags& flags) {
   ThreadedEngineClient client(engine);
   const std::string host = options.host;
   Server server(std::move(options), client, text);
-  spdlog::info("listening on http://{}:{}/", host.find(':') == host.npos ? host : "[" + host + "]",
-               server.port());
+  log_info(fmt::format("listening on http://{}:{}/",
+                       host.find(':') == host.npos ? host : "[" + host + "]", server.port()));
   if (!server.run()) {
-    spdlog::shutdown();
+    flush_log();
     // The engine's thread cannot be waited for.
     std::_Exit(1);
   }
-  spdlog::info("ended");
+  log_info("ended");
 }
 
 void add_server_flags(CLI::App& command, ServeFlags* flags) {

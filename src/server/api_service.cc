@@ -8,12 +8,12 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/printable.h"
 #include "server/api_error.h"
+#include "server/log.h"
 #include "server/openapi.h"
 #include "server/page_assets.h"
 #include "server/prepare.h"
@@ -67,7 +67,7 @@ Outcome<T> outcome_of(Job&& job) {
   } catch (const std::bad_alloc&) {
     return ApiError(503, "the server is out of memory; try again later");
   } catch (const std::exception& error) {
-    spdlog::error("a request failed: {}", single_line(error.what()));
+    log_error(fmt::format("a request failed: {}", single_line(error.what())));
     return ApiError(500, "internal error");
   }
 }

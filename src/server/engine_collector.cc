@@ -25,7 +25,7 @@ class Families {
   }
   void add(double value, const Labels& labels = {}) {
     ClientMetric metric;
-    for (const Labels* list : {&common_, &labels}) {
+    for (const Labels* list : {static_cast<const Labels*>(&common_), &labels}) {
       for (const auto& [name, text] : *list) metric.label.push_back({name, text});
     }
     metric.gauge.value = value;

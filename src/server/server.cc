@@ -7,13 +7,14 @@
 #include <vector>
 
 #include <boost/asio/signal_set.hpp>
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include "core/error.h"
 #include "core/printable.h"
 #include "server/api_service.h"
 #include "server/asio.h"
+#include "server/log.h"
 #include "server/throughput_log.h"
 
 namespace octet {
@@ -119,7 +120,8 @@ class Server::Impl {
 
   void take(Tcp::socket socket) {
     if (counts_.open >= options_.connection.connections) {
-      spdlog::warn("a connection was refused: {} are open, as many as may be", counts_.open);
+      log_warning(
+          fmt::format("a connection was refused: {} are open, as many as may be", counts_.open));
       return;
     }
     if (connections_.size() > 2 * counts_.open + 64) {
@@ -135,8 +137,8 @@ class Server::Impl {
     signals_.async_wait([this](const NetworkError& error, int signal) {
       if (error) return;
       if (draining_) {
-        spdlog::warn("a second signal: ending at once");
-        spdlog::shutdown();
+        log_warning("a second signal: ending at once");
+        flush_log();
         std::_Exit(128 + signal);
       }
       begin_drain();
@@ -146,8 +148,8 @@ class Server::Impl {
 
   void begin_drain() {
     if (std::exchange(draining_, true)) return;
-    spdlog::info("shutting down: {} requests have {:.1f} s to end", service_.unfinished(),
-                 std::chrono::duration<double>(options_.grace_period).count());
+    log_info(fmt::format("shutting down: {} requests have {:.1f} s to end", service_.unfinished(),
+                         std::chrono::duration<double>(options_.grace_period).count()));
     service_.begin_drain();
     counts_.closing = true;
     for (const auto& weak : connections_) {
@@ -169,7 +171,7 @@ class Server::Impl {
     const bool done = engine_done_ && service_.unfinished() == 0 && counts_.open == 0;
     if (done || Clock::now() >= last_moment_) {
       clean_ = engine_done_;
-      if (!clean_) spdlog::error("the engine did not end within the grace period");
+      if (!clean_) log_error("the engine did not end within the grace period");
       return io_.stop();
     }
     if (engine_done_ && service_.unfinished() == 0) {
@@ -188,7 +190,7 @@ class Server::Impl {
     log_timer_.async_wait([this](const NetworkError& error) {
       if (error) return;
       const std::string line = throughput_.line(engine_->stats(), log_pause);
-      if (!line.empty()) spdlog::info("{}", line);
+      if (!line.empty()) log_info(line);
       log_throughput();
     });
   }

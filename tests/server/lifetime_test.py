@@ -1,0 +1,161 @@
+"""`octet serve` as a process: how it starts, what its log says, and how signals end it."""
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from octet_server import OCTET, SMALL, SMOLLM2, OctetServer
+
+
+def post(server, path, body, timeout=60):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    return connection.getresponse()
+
+
+def get(server, path):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", path)
+    return connection.getresponse()
+
+
+def metric(server, name):
+    """The sum of a metric's values."""
+    lines = get(server, "/metrics").read().decode().splitlines()
+    values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{")]
+    assert values, f"no metric {name}"
+    return sum(values)
+
+
+STREAM = {"prompt": "he", "stream": True, "max_tokens": 400, "ignore_eos": True}
+
+
+class Lifetime(unittest.TestCase):
+    def test_metrics_count_what_was_done(self):
+        with OctetServer(SMALL) as server:
+            answer = json.load(post(server, "/v1/completions", {"prompt": "he he", "max_tokens": 7, "ignore_eos": True}))
+            self.assertEqual(answer["usage"]["completion_tokens"], 7)
+            prompt_tokens = answer["usage"]["prompt_tokens"]
+            self.assertEqual(metric(server, "vllm:generation_tokens_total"), 7)
+            self.assertEqual(metric(server, "vllm:prompt_tokens_total"), prompt_tokens)
+            self.assertEqual(metric(server, "vllm:time_to_first_token_seconds_count"), 1)
+            self.assertEqual(metric(server, "vllm:inter_token_latency_seconds_count"), 6)
+            self.assertEqual(metric(server, "vllm:e2e_request_latency_seconds_count"), 1)
+            self.assertEqual(metric(server, "vllm:num_requests_running"), 0)
+            self.assertEqual(metric(server, "vllm:kv_cache_usage_perc"), 0)
+            self.assertGreater(metric(server, "octet:step_seconds_total"), 0)
+            text = get(server, "/metrics").read().decode()
+            self.assertIn('block_size="64"', text)
+            self.assertIn('cache_dtype="', text)
+            self.assertIn('le="0.006"', text)
+
+    def test_the_log_says_what_serves(self):
+        with OctetServer(SMALL, "--kv-cache-dtype", "int8:fp8") as server:
+            log = server.log()
+            self.assertIn("device cpu", log)
+            self.assertIn("int8:fp8 x 3", log)
+            self.assertIn("scales dynamic", log)
+            self.assertRegex(log, r"KV cache size: \d+ tokens, Maximum concurrency for 512 tokens")
+
+    def test_aborted_streams_leave_no_page_behind(self):
+        with OctetServer(SMALL, "--max-num-seqs", "4", "--no-enable-prefix-caching") as server:
+            body = json.dumps({**STREAM, "prompt": "he " * 60}).encode()
+            head = (
+                "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n"
+            ).encode()
+            for index in range(300):
+                with socket.create_connection(("127.0.0.1", server.port)) as client:
+                    client.sendall(head + body)
+                    if index % 3 == 0:
+                        client.recv(64)
+            end = time.monotonic() + 20
+            while time.monotonic() < end:
+                if metric(server, "vllm:num_requests_running") == 0 and metric(server, "vllm:num_requests_waiting") == 0:
+                    break
+                time.sleep(0.05)
+            self.assertEqual(metric(server, "vllm:num_requests_running"), 0)
+            self.assertEqual(metric(server, "vllm:kv_cache_usage_perc"), 0)
+            answer = json.load(post(server, "/v1/completions", {"prompt": "he", "max_tokens": 3, "ignore_eos": True}))
+            self.assertEqual(answer["usage"]["completion_tokens"], 3)
+
+    def test_sigterm_with_a_hundred_open_streams(self):
+        with OctetServer(SMALL, "--grace-period", "20", "--max-num-seqs", "16") as server:
+            lasts = []
+
+            def read():
+                text = post(server, "/v1/completions", STREAM).read().decode()
+                lasts.append(text.rstrip().rsplit("\n", 1)[-1])
+
+            threads = [threading.Thread(target=read) for _ in range(100)]
+            for thread in threads:
+                thread.start()
+            end = time.monotonic() + 20
+            while metric(server, "vllm:num_requests_running") + metric(server, "vllm:num_requests_waiting") < 60:
+                self.assertLess(time.monotonic(), end)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(30), 0, server.log())
+            for thread in threads:
+                thread.join()
+            # Whole to the last: answered, or (where the time was over) told why not.
+            self.assertEqual(len(lasts), 100)
+            for last in lasts:
+                self.assertTrue(last == "data: [DONE]" or '"error"' in last, last)
+
+    def test_a_second_signal_ends_at_once(self):
+        with OctetServer(SMOLLM2, "--grace-period", "300") as server:
+            thread = threading.Thread(
+                target=lambda: self.assertRaises(
+                    (http.client.HTTPException, OSError),
+                    lambda: post(server, "/v1/completions", {**STREAM, "max_tokens": 8000}).read(),
+                )
+            )
+            thread.start()
+            while metric(server, "vllm:num_requests_running") == 0:
+                time.sleep(0.02)
+            server.process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            self.assertIsNone(server.process.poll())
+            self.assertEqual(get(server, "/health").status, 503)
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(10), 128 + signal.SIGTERM)
+            self.assertLess(time.monotonic() - start, 5)
+            thread.join()
+
+    def test_wrong_flags_are_told_in_one_line(self):
+        for flags in (
+            ["--port", "70000"],
+            ["--host", "no.such.host.invalid"],
+            ["--max-model-len", "100000"],
+            ["--log-level", "loud"],
+            ["--api-key", ""],
+            ["--grace-period", "-1"],
+        ):
+            result = subprocess.run(
+                [str(OCTET), "serve", "--model", str(SMALL), "--port", "0", *flags],
+                capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+            )
+            self.assertEqual(result.returncode, 2, (flags, result.stderr))
+            last = result.stderr.strip().splitlines()[-1]
+            self.assertIn("octet: ", last)
+            self.assertIn(flags[0].lstrip("-"), last)
+
+    def test_a_port_that_is_taken(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = subprocess.run(
+                [str(OCTET), "serve", "--model", str(SMALL), "--port", str(port)],
+                capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+            )
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f"port {port}", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
