@@ -19,6 +19,7 @@
 #include "engine/engine_thread.h"
 #include "server/log.h"
 #include "server/server.h"
+#include "server/threaded_engine_client.h"
 
 namespace octet {
 

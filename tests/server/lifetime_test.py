@@ -128,6 +128,22 @@ class Lifetime(unittest.TestCase):
             self.assertLess(time.monotonic() - start, 5)
             thread.join()
 
+    def test_bench_serve_measures_a_server(self):
+        with OctetServer(SMALL) as server:
+            result = subprocess.run(
+                [str(OCTET), "bench", "serve", "--port", str(server.port), "--num-prompts", "6",
+                 "--max-concurrency", "2", "--random-input-len", "40", "--random-output-len", "9",
+                 "--ignore-eos", "--num-warmups", "1", "--json"],
+                capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
+            )
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = json.loads(result.stdout)
+            self.assertEqual((report["completed"], report["failed"]), (6, 0))
+            self.assertEqual(report["total_output_tokens"], 6 * 9)
+            self.assertEqual(report["max_concurrent_requests"], 2)
+            self.assertEqual(metric(server, "vllm:generation_tokens_total"), 7 * 9)
+            self.assertGreater(report["mean_ttft_ms"], 0)
+
     def test_wrong_flags_are_told_in_one_line(self):
         for flags in (
             ["--port", "70000"],
