@@ -85,6 +85,13 @@ void add_cache(Families& to, const EngineStats& stats, const ServedModelFacts& f
   }
 }
 
+void add_by_layer(Families& to, const EngineStats& stats, std::int64_t KvWriteCounts::*count) {
+  for (std::size_t layer = 0; layer < stats.layer_writes.size(); ++layer) {
+    to.add(static_cast<double>(stats.layer_writes[layer].*count),
+           {{"layer", std::to_string(layer)}});
+  }
+}
+
 void add_engine(Families& to, const EngineStats& stats) {
   to.counter("octet:computed_rows_total", "Rows that the model ran, work done again among them.",
              stats.computed_rows);
@@ -103,11 +110,12 @@ void add_engine(Families& to, const EngineStats& stats) {
            stats.seconds_since_progress);
   to.gauge("octet:healthy", "1 while the engine can go on.", stats.healthy ? 1 : 0);
   to.gauge("octet:draining", "1 while the server shuts down.", stats.draining ? 1 : 0);
-  to.counter("octet:kv_writes_saturated_total",
-             "Elements beyond the cache format's range, stored as its largest.",
-             stats.writes.saturated);
-  to.counter("octet:kv_writes_non_finite_total", "Elements that were NaN or infinite.",
-             stats.writes.non_finite);
+  to.begin(MetricType::Counter, "octet:kv_writes_saturated_total",
+           "Elements beyond the cache format's range, stored as its largest, by layer.");
+  add_by_layer(to, stats, &KvWriteCounts::saturated);
+  to.begin(MetricType::Counter, "octet:kv_writes_non_finite_total",
+           "Elements that were NaN or infinite, by layer.");
+  add_by_layer(to, stats, &KvWriteCounts::non_finite);
 }
 
 }  // namespace

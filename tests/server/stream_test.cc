@@ -132,10 +132,10 @@ TEST(Stream, ReaderThatStallsIsCutAfterATime) {
   ServerOptions options;
   options.connection.unsent_bytes = std::size_t{1} << 30;
   options.connection.stall_time = 300ms;
-  RunningServer running(options);
+  RunningServer running(options, 10ms);
   running.engine.token_text = std::string(256 << 10, 'x');
   RawClient stalled(running.port(), 4096);
-  stalled.send(stream_request(40));
+  stalled.send(stream_request(400));
   for (int i = 0; i < 1000; ++i) {
     std::this_thread::sleep_for(10ms);
     const std::string metrics = running.ask(get_text("/metrics", "Connection: close\r\n"));
