@@ -109,7 +109,7 @@ TokenizeRequest parse_tokenize_request(std::string_view body, const RequestLimit
   const Json json = parse_body(body, limits);
   JsonFields fields(json, "");
   TokenizeRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = fields.string("model");
   request.prompt = fields.string("prompt");
   request.return_token_strings = fields.boolean("return_token_strs").value_or(false);
   if (request.prompt) {
@@ -129,7 +129,7 @@ DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestL
   const Json json = parse_body(body, limits);
   JsonFields fields(json, "");
   DetokenizeRequest request;
-  request.model = fields.string("model").value_or("");
+  request.model = fields.string("model");
   request.tokens = read_token_ids(fields.require("tokens"), "tokens", limits);
   fields.finish();
   return request;

@@ -26,16 +26,16 @@ inline constexpr std::int64_t prompts = 128;
 inline constexpr std::int64_t messages = 4096;
 inline constexpr std::int64_t logprobs = 20;
 inline constexpr std::size_t stops = 16;
-inline constexpr std::size_t stop_bytes = 1024;
+inline constexpr std::int64_t stop_characters = 256;
 inline constexpr std::size_t stop_token_ids = 1024;
 inline constexpr std::size_t logit_bias = 1024;
-inline constexpr std::size_t label_bytes = 1024;  // of user, cache_salt and the like
+inline constexpr std::int64_t label_characters = 256;  // of user, cache_salt and the like
 }  // namespace request_limits
 
 // What /v1/completions and /v1/chat/completions share.
 struct GenerationOptions {
-  std::string model;
-  SamplingParams sampling;  // without max_tokens
+  std::optional<std::string> model;  // missing: the one that is served
+  SamplingParams sampling;           // without max_tokens
   std::optional<std::int64_t> max_tokens;
   int choices = 1;  // of each prompt
   bool stream = false;
@@ -59,7 +59,7 @@ struct ChatRequest {
 };
 
 struct TokenizeRequest {
-  std::string model;  // "" where the request names none
+  std::optional<std::string> model;
   std::optional<std::string> prompt;
   std::vector<ChatMessage> messages;  // where there is no prompt
   bool add_special_tokens = true;
@@ -68,7 +68,7 @@ struct TokenizeRequest {
 };
 
 struct DetokenizeRequest {
-  std::string model;
+  std::optional<std::string> model;
   std::vector<TokenId> tokens;
 };
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "server/answer_parts.h"
 #include "server/api_error.h"
 
 namespace octet {
@@ -23,9 +24,10 @@ void read_stop(JsonFields& fields, SamplingParams* sampling) {
   const auto add = [&](const Json& text) {
     if (!text.is_string()) fields.fail("stop", "a string or an array of strings");
     const std::string& stop = text.get_ref<const std::string&>();
-    if (stop.empty() || stop.size() > request_limits::stop_bytes) {
-      fail_field("stop", fmt::format("stop holds a string of {} bytes, expected 1 to {}",
-                                     stop.size(), request_limits::stop_bytes));
+    const std::int64_t characters = count_characters(stop);
+    if (characters == 0 || characters > request_limits::stop_characters) {
+      fail_field("stop", fmt::format("stop holds a string of {} characters, expected 1 to {}",
+                                     characters, request_limits::stop_characters));
     }
     sampling->stop.push_back(stop);
   };
@@ -101,8 +103,9 @@ void read_sampling(JsonFields& fields, const RequestLimits& limits, SamplingPara
 // Labels by which a client knows its requests again; they change no answer.
 void read_labels(JsonFields& fields) {
   for (const char* name : {"user", "safety_identifier", "prompt_cache_key"}) {
-    if (const auto text = fields.string(name); text && text->size() > request_limits::label_bytes) {
-      fields.fail(name, fmt::format("at most {} bytes", request_limits::label_bytes));
+    if (const auto text = fields.string(name);
+        text && count_characters(*text) > request_limits::label_characters) {
+      fields.fail(name, fmt::format("at most {} characters", request_limits::label_characters));
     }
   }
   if (const Json* metadata = fields.find("metadata"); metadata && !metadata->is_object()) {
@@ -172,14 +175,14 @@ std::vector<TokenId> read_token_ids(const Json& tokens, const std::string& path,
 
 GenerationOptions read_generation_options(JsonFields& fields, const RequestLimits& limits) {
   GenerationOptions options;
-  options.model = fields.string("model").value_or("");
+  options.model = fields.string("model");
   read_sampling(fields, limits, &options.sampling);
   read_stream(fields, &options);
   options.choices = static_cast<int>(fields.integer("n", 1, request_limits::choices).value_or(1));
   if (const auto salt = fields.string("cache_salt")) {
-    if (salt->empty() || salt->size() > request_limits::label_bytes) {
+    if (salt->empty() || count_characters(*salt) > request_limits::label_characters) {
       fields.fail("cache_salt",
-                  fmt::format("a string of 1 to {} bytes", request_limits::label_bytes));
+                  fmt::format("a string of 1 to {} characters", request_limits::label_characters));
     }
     options.cache_salt = *salt;
   }

@@ -20,16 +20,16 @@ namespace {
 constexpr std::int64_t default_completion_tokens = 16;
 
 // The name as the answer repeats it.
-std::string check_model(const std::string& asked, const ApiOptions& options) {
+std::string check_model(const std::optional<std::string>& asked, const ApiOptions& options) {
   const std::vector<std::string>& names = options.model_names;
-  if (asked.empty()) return names.front();
-  if (std::find(names.begin(), names.end(), asked) == names.end()) {
+  if (!asked) return names.front();
+  if (std::find(names.begin(), names.end(), *asked) == names.end()) {
     throw ApiError(404,
-                   fmt::format("the model {} does not exist here, expected {}", printable(asked),
+                   fmt::format("the model {} does not exist here, expected {}", printable(*asked),
                                names.front()),
                    "model", "model_not_found");
   }
-  return asked;
+  return *asked;
 }
 
 std::string random_hex() {

@@ -1,5 +1,6 @@
 """`octet serve` as a process: how it starts, what its log says, and how signals end it."""
 
+import contextlib
 import http.client
 import json
 import signal
@@ -12,24 +13,30 @@ import unittest
 from octet_server import OCTET, SMALL, SMOLLM2, OctetServer
 
 
-def post(server, path, body, timeout=60):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
-    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-    return connection.getresponse()
+def ask(server, method, path, body=None):
+    """Status and text of an answer, or of a whole stream."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as to:
+        to.request(method, path, body and json.dumps(body), {"Content-Type": "application/json"})
+        response = to.getresponse()
+        return response.status, response.read().decode()
 
 
-def get(server, path):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-    connection.request("GET", path)
-    return connection.getresponse()
+def complete(server, **fields):
+    status, text = ask(server, "POST", "/v1/completions", fields)
+    assert status == 200, text
+    return json.loads(text)
 
 
 def metric(server, name):
     """The sum of a metric's values."""
-    lines = get(server, "/metrics").read().decode().splitlines()
+    lines = ask(server, "GET", "/metrics")[1].splitlines()
     values = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name + "{")]
     assert values, f"no metric {name}"
     return sum(values)
+
+
+def unfinished(server):
+    return metric(server, "vllm:num_requests_running") + metric(server, "vllm:num_requests_waiting")
 
 
 STREAM = {"prompt": "he", "stream": True, "max_tokens": 400, "ignore_eos": True}
@@ -38,7 +45,7 @@ STREAM = {"prompt": "he", "stream": True, "max_tokens": 400, "ignore_eos": True}
 class Lifetime(unittest.TestCase):
     def test_metrics_count_what_was_done(self):
         with OctetServer(SMALL) as server:
-            answer = json.load(post(server, "/v1/completions", {"prompt": "he he", "max_tokens": 7, "ignore_eos": True}))
+            answer = complete(server, prompt="he he", max_tokens=7, ignore_eos=True)
             self.assertEqual(answer["usage"]["completion_tokens"], 7)
             prompt_tokens = answer["usage"]["prompt_tokens"]
             self.assertEqual(metric(server, "vllm:generation_tokens_total"), 7)
@@ -49,7 +56,7 @@ class Lifetime(unittest.TestCase):
             self.assertEqual(metric(server, "vllm:num_requests_running"), 0)
             self.assertEqual(metric(server, "vllm:kv_cache_usage_perc"), 0)
             self.assertGreater(metric(server, "octet:step_seconds_total"), 0)
-            text = get(server, "/metrics").read().decode()
+            text = ask(server, "GET", "/metrics")[1]
             self.assertIn('block_size="64"', text)
             self.assertIn('cache_dtype="', text)
             self.assertIn('le="0.006"', text)
@@ -63,7 +70,7 @@ class Lifetime(unittest.TestCase):
             self.assertRegex(log, r"KV cache size: \d+ tokens, Maximum concurrency for 512 tokens")
 
     def test_aborted_streams_leave_no_page_behind(self):
-        with OctetServer(SMALL, "--max-num-seqs", "4", "--no-enable-prefix-caching") as server:
+        with OctetServer(SMALL, "--max-num-seqs", "4") as server:
             body = json.dumps({**STREAM, "prompt": "he " * 60}).encode()
             head = (
                 "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -76,12 +83,12 @@ class Lifetime(unittest.TestCase):
                         client.recv(64)
             end = time.monotonic() + 20
             while time.monotonic() < end:
-                if metric(server, "vllm:num_requests_running") == 0 and metric(server, "vllm:num_requests_waiting") == 0:
+                if unfinished(server) == 0:
                     break
                 time.sleep(0.05)
             self.assertEqual(metric(server, "vllm:num_requests_running"), 0)
             self.assertEqual(metric(server, "vllm:kv_cache_usage_perc"), 0)
-            answer = json.load(post(server, "/v1/completions", {"prompt": "he", "max_tokens": 3, "ignore_eos": True}))
+            answer = complete(server, prompt="he", max_tokens=3, ignore_eos=True)
             self.assertEqual(answer["usage"]["completion_tokens"], 3)
 
     def test_sigterm_with_a_hundred_open_streams(self):
@@ -89,14 +96,14 @@ class Lifetime(unittest.TestCase):
             lasts = []
 
             def read():
-                text = post(server, "/v1/completions", STREAM).read().decode()
+                text = ask(server, "POST", "/v1/completions", STREAM)[1]
                 lasts.append(text.rstrip().rsplit("\n", 1)[-1])
 
             threads = [threading.Thread(target=read) for _ in range(100)]
             for thread in threads:
                 thread.start()
             end = time.monotonic() + 20
-            while metric(server, "vllm:num_requests_running") + metric(server, "vllm:num_requests_waiting") < 60:
+            while unfinished(server) < 60:
                 self.assertLess(time.monotonic(), end)
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(30), 0, server.log())
@@ -112,7 +119,7 @@ class Lifetime(unittest.TestCase):
             thread = threading.Thread(
                 target=lambda: self.assertRaises(
                     (http.client.HTTPException, OSError),
-                    lambda: post(server, "/v1/completions", {**STREAM, "max_tokens": 8000}).read(),
+                    lambda: ask(server, "POST", "/v1/completions", {**STREAM, "max_tokens": 8000}),
                 )
             )
             thread.start()
@@ -121,7 +128,7 @@ class Lifetime(unittest.TestCase):
             server.process.send_signal(signal.SIGTERM)
             time.sleep(0.5)
             self.assertIsNone(server.process.poll())
-            self.assertEqual(get(server, "/health").status, 503)
+            self.assertEqual(ask(server, "GET", "/health")[0], 503)
             start = time.monotonic()
             server.process.send_signal(signal.SIGTERM)
             self.assertEqual(server.process.wait(10), 128 + signal.SIGTERM)

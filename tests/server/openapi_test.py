@@ -27,12 +27,13 @@ CHECKS = [
 
 class OpenApi(unittest.TestCase):
     def test_schemathesis_finds_nothing(self):
-        with OctetServer(SMALL, "--max-num-seqs", "8") as server:
+        with OctetServer(SMALL, "--max-num-seqs", "32", "--max-model-len", "96") as server:
             command = [
                 str(pathlib.Path(sys.executable).parent / "schemathesis"),
                 "run", server.url + "/openapi.json",
                 "--checks", ",".join(CHECKS),
-                "--max-examples", "60",
+                "--max-examples", "30",
+                "--request-timeout", "60",
                 "--seed", "1",
                 "--phases", "examples,coverage,fuzzing",
                 "--generation-database", "none",
