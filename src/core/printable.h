@@ -5,11 +5,9 @@
 #include <string>
 #include <string_view>
 
-namespace octet {
+#include "core/utf8.h"
 
-// Well-formed UTF-8 as Unicode defines it (table 3-7 of the standard): no overlong forms, no
-// surrogates, nothing past U+10FFFF.
-bool is_valid_utf8(std::string_view text);
+namespace octet {
 
 // `text` in single quotes, on one line and safe for a terminal: control characters and bytes that
 // are not UTF-8 become \xNN, and after `max_bytes` the rest is replaced by its length.

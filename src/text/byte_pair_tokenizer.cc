@@ -1,231 +1,259 @@
 #include "text/byte_pair_tokenizer.h"
 
-#include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "text/byte_level.h"
 #include "text/tokenizer_end_tokens.h"
-#include "text/unicode.h"
-#include "text/unicode_normalization.h"
 
 namespace octet {
 namespace {
 
-bool is_special_type(TokenType type) {
-  return type == TokenType::control || type == TokenType::unknown;
+void require_valid(std::string_view text) {
+  if (const auto offset = find_invalid_utf8(text)) {
+    throw_bad_input("The text is not valid UTF-8 from byte {} on.", *offset);
+  }
 }
 
-// Tokens that are matched in the raw text, before it is split; they are spelled as they read.
-bool is_added_type(TokenType type) {
-  return is_special_type(type) || type == TokenType::user_defined;
-}
+// The symbols that merging begins with, in the order in which the `tokenizers` package adds them:
+// an unknown one waits until it is known that the next is not to be fused with it.
+class SymbolWriter {
+ public:
+  SymbolWriter(std::vector<TokenId>& symbols, std::optional<TokenId> unknown, bool fuses)
+      : symbols_(symbols), unknown_(unknown), fuses_(fuses) {}
 
-std::string bytes_of(const std::string& text, TokenType type) {
-  if (is_added_type(type)) return text;
-  // A token outside the alphabet stands for its own text, as in the `tokenizers` package.
-  return byte_level_bytes(text).value_or(text);
-}
+  void add_known(TokenId id) {
+    flush();
+    symbols_.push_back(id);
+  }
+  void add_byte(TokenId id) { symbols_.push_back(id); }
+  void add_unknown() {
+    if (!unknown_ || (waits_ && fuses_)) return;
+    flush();
+    waits_ = true;
+  }
+  void flush() {
+    if (waits_) symbols_.push_back(*unknown_);
+    waits_ = false;
+  }
+
+ private:
+  std::vector<TokenId>& symbols_;
+  std::optional<TokenId> unknown_;
+  bool fuses_;
+  bool waits_ = false;
+};
 
 }  // namespace
 
 BytePairTokenizer::BytePairTokenizer(BytePairTables tables)
-    : source_(std::move(tables.source)),
-      pre_tokenizer_(&find_pre_tokenizer(tables.pre_tokenizer, source_)) {
-  read_tokens(std::move(tables.tokens), tables.token_types);
-  read_merges(tables.merges);
-  read_special_ids(tables);
+    : BytePairTokenizer(make_byte_pair_parts(std::move(tables))) {}
+
+BytePairTokenizer::BytePairTokenizer(BytePairParts parts) : parts_(std::move(parts)) {
+  read_symbols();
+  merges_ = MergeTable(vocabulary_size(), parts_.merges);
+  parts_.merges = {};
+  all_added_ = make_splitters(false);
+  plain_added_ = make_splitters(true);
+  std::vector<AddedToken> protocol;
+  for (const AddedToken& token : parts_.added) {
+    if (!token.plain) protocol.push_back(token);
+  }
+  protocol_ = AddedTokenSplitter(std::move(protocol));
+  end_tokens_ = find_end_tokens(*this, parts_.declared_end_tokens);
 }
 
-void BytePairTokenizer::read_tokens(std::vector<std::string> texts,
-                                    const std::vector<std::int64_t>& types) {
-  if (texts.empty() || texts.size() > std::numeric_limits<TokenId>::max()) {
-    throw_bad_input("{}: tokenizer.ggml.tokens has {} entries, expected 1 to 2^31 - 1.", source_,
-                    texts.size());
-  }
-  if (!types.empty() && types.size() != texts.size()) {
-    throw_bad_input(
-        "{}: tokenizer.ggml.token_type has {} entries, expected {} as tokenizer.ggml.tokens has.",
-        source_, types.size(), texts.size());
-  }
-  tokens_.reserve(texts.size());  // ids_ holds views of the texts: they must not move
-  ids_.reserve(texts.size());
-  std::vector<SpecialTokenMatcher::Token> added;
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const std::int64_t type_number =
-        types.empty() ? static_cast<std::int64_t>(TokenType::normal) : types[i];
-    if (type_number < 1 || type_number > 6) {
-      throw_bad_input("{}: tokenizer.ggml.token_type[{}] is {}, expected 1 to 6.", source_, i,
-                      type_number);
-    }
-    if (const auto offset = find_invalid_utf8(texts[i])) {
-      throw_bad_input("{}: tokenizer.ggml.tokens[{}] is not valid UTF-8 from its byte {} on.",
-                      source_, i, *offset);
-    }
-    const auto type = static_cast<TokenType>(type_number);
-    std::string bytes = bytes_of(texts[i], type);
-    tokens_.push_back({std::move(texts[i]), std::move(bytes), type});
-    const std::string_view text = tokens_.back().text;
-    const auto id = static_cast<TokenId>(i);
-    const auto [earlier, is_new] = ids_.emplace(text, id);
-    if (!is_new) {
-      throw_bad_input("{}: tokenizer.ggml.tokens[{}] repeats the text of token {}.", source_, i,
-                      earlier->second);
-    }
-    if (is_added_type(type) && text.size() > SpecialTokenMatcher::longest_text) {
-      throw_bad_input("{}: tokenizer.ggml.tokens[{}] is a special token of {} bytes, expected {}.",
-                      source_, i, text.size(),
-                      fmt::format("at most {}", SpecialTokenMatcher::longest_text));
-    }
-    if (is_added_type(type) && !text.empty()) added.push_back({text, id});
-  }
-  special_tokens_ = SpecialTokenMatcher(std::move(added));
-
-  for (int byte = 0; byte < 256; ++byte) {
-    std::string spelling;
-    append_utf8(byte_level_character(static_cast<std::uint8_t>(byte)), spelling);
-    byte_ids_[static_cast<std::size_t>(byte)] = find_token(spelling).value_or(-1);
-  }
-}
-
-void BytePairTokenizer::read_merges(const std::vector<std::string>& merges) {
-  if (merges.size() >= std::numeric_limits<std::uint32_t>::max()) {
-    throw_bad_input("{}: tokenizer.ggml.merges has {} entries, expected fewer than 2^32 - 1.",
-                    source_, merges.size());
-  }
-  std::vector<MergeTable::Merge> by_rank;
-  by_rank.reserve(merges.size());
-  std::string result;
-  for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-    const std::string_view merge = merges[rank];
-    const std::size_t space = merge.find(' ');
-    if (space == std::string_view::npos || space == 0 || space + 1 == merge.size() ||
-        merge.find(' ', space + 1) != std::string_view::npos) {
-      throw_bad_input("{}: tokenizer.ggml.merges[{}] is not two tokens with one space between.",
-                      source_, rank);
-    }
-    const std::string_view left = merge.substr(0, space);
-    const std::string_view right = merge.substr(space + 1);
-    result.assign(left).append(right);
-    const auto id_of = [&](std::string_view text) {
-      const auto id = find_token(text);
-      if (id) return *id;
-      throw_bad_input(
-          "{}: tokenizer.ggml.merges[{}] needs a token that tokenizer.ggml.tokens lacks.", source_,
-          rank);
-    };
-    by_rank.push_back({id_of(left), id_of(right), id_of(result)});
-  }
-  merges_ = MergeTable(vocabulary_size(), by_rank);
-}
-
-void BytePairTokenizer::read_special_ids(const BytePairTables& tables) {
-  const auto checked = [&](std::string_view key, std::optional<std::uint64_t> id) {
-    if (id && *id >= tokens_.size()) {
-      throw_bad_input("{}: tokenizer.ggml.{} is {}, but the vocabulary has {} tokens.", source_,
-                      key, *id, tokens_.size());
-    }
-    return id ? std::optional(static_cast<TokenId>(*id)) : std::nullopt;
+// Ordinary text never becomes a special token, whatever the vocabulary calls it.
+void BytePairTokenizer::read_symbols() {
+  const Vocabulary& vocabulary = parts_.vocabulary;
+  const auto ordinary = [&](std::string_view text) {
+    const std::optional<TokenId> id = vocabulary.find(text);
+    return id && !is_special_type(vocabulary.at(*id).type) ? *id : TokenId{-1};
   };
-  beginning_of_text_ = checked("bos_token_id", tables.bos_token_id);
-  adds_beginning_of_text_ = tables.add_bos_token;
-  if (adds_beginning_of_text_ && !beginning_of_text_) {
-    throw_bad_input("{}: tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id {}.",
-                    source_, "is missing");
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    std::string spelling;
+    if (parts_.byte_level) {
+      append_utf8(byte_level_character(static_cast<std::uint8_t>(byte)), spelling);
+    } else {
+      spelling = token_of_byte(static_cast<unsigned char>(byte));
+    }
+    byte_ids_[byte] = ordinary(spelling);
   }
-  end_tokens_ = find_end_tokens(*this, {checked("eos_token_id", tables.eos_token_id),
-                                        checked("eot_token_id", tables.eot_token_id),
-                                        checked("eom_token_id", tables.eom_token_id)});
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    const Vocabulary::Token& token = vocabulary.at(id);
+    if (is_special_type(token.type) || token.text.empty()) continue;
+    if (parts_.byte_level) {
+      if (parts_.ignore_merges && !is_added_type(token.type)) whole_pieces_[token.bytes] = id;
+      continue;
+    }
+    const Character first = character_at(token.text, 0);
+    if (first.bytes == token.text.size()) character_ids_[first.code_point] = id;
+    if (parts_.ignore_merges && token.type != TokenType::byte) whole_pieces_[token.text] = id;
+  }
 }
 
-std::size_t BytePairTokenizer::index(TokenId token) const {
-  if (token < 0 || token >= vocabulary_size()) {
-    throw_bad_input("Token id {} is outside the vocabulary of {} tokens.", token, tokens_.size());
+BytePairTokenizer::AddedSplitters BytePairTokenizer::make_splitters(bool only_plain) const {
+  std::vector<AddedToken> raw;
+  std::vector<AddedToken> normalized;
+  for (AddedToken token : parts_.added) {
+    if (only_plain && !token.plain) continue;
+    if (!token.normalized) {
+      raw.push_back(std::move(token));
+      continue;
+    }
+    // What is sought in normalised text is normalised itself.
+    std::string buffer;
+    token.text = std::string(parts_.normalizer.apply(token.text, true, buffer));
+    if (!token.text.empty()) normalized.push_back(std::move(token));
   }
-  return static_cast<std::size_t>(token);
+  return {AddedTokenSplitter(std::move(raw)), AddedTokenSplitter(std::move(normalized))};
 }
 
 std::string_view BytePairTokenizer::token_bytes(TokenId token) const {
-  return tokens_[index(token)].bytes;
+  return parts_.vocabulary.at(token).bytes;
 }
 
 std::string_view BytePairTokenizer::token_text(TokenId token) const {
-  return tokens_[index(token)].text;
+  return parts_.vocabulary.at(token).text;
 }
 
 bool BytePairTokenizer::is_special(TokenId token) const {
-  return is_special_type(tokens_[index(token)].type);
+  return is_special_type(parts_.vocabulary.at(token).type);
 }
 
 std::optional<TokenId> BytePairTokenizer::find_token(std::string_view text) const {
-  const auto found = ids_.find(text);
-  return found == ids_.end() ? std::nullopt : std::optional(found->second);
+  return parts_.vocabulary.find(text);
 }
 
 std::vector<TokenId> BytePairTokenizer::encode(std::string_view text, SpecialText special) const {
-  if (const auto offset = find_invalid_utf8(text)) {
-    throw_bad_input("The text is not valid UTF-8 from byte {} on.", *offset);
-  }
-  std::vector<TokenId> ids;
-  MergeTable::Workspace workspace;
-  std::size_t begin = 0;
-  if (special == SpecialText::parse) {
-    while (const auto match = special_tokens_.find(text, begin)) {
-      encode_ordinary(text.substr(begin, match->begin - begin), workspace, ids);
-      ids.push_back(match->id);
-      begin = match->end;
-    }
-  }
-  encode_ordinary(text.substr(begin), workspace, ids);
-  return ids;
+  require_valid(text);
+  Work work;
+  encode_raw(text, special == SpecialText::parse ? all_added_ : plain_added_, true, work);
+  return std::move(work.ids);
 }
 
 std::vector<TokenId> BytePairTokenizer::encode(std::span<const PromptPiece> pieces) const {
-  std::vector<TokenId> ids;
-  MergeTable::Workspace workspace;
-  std::string ordinary;  // what lies between two special tokens, whatever pieces it came from
+  if (pieces.size() == 1) {
+    return encode(pieces[0].text, pieces[0].literal ? SpecialText::literal : SpecialText::parse);
+  }
+  Work work;
+  std::string ordinary;      // what lies between two protocol tokens, whatever pieces it came from
+  bool begins_text = true;   // no token stands before it
+  bool skips_space = false;  // the token before it takes the white space after it
+  const auto append = [&](std::string_view text) {
+    if (skips_space) text.remove_prefix(end_of_space_after(text, 0));
+    skips_space = skips_space && text.empty();
+    ordinary += text;
+  };
   for (const PromptPiece& piece : pieces) {
-    if (const auto offset = find_invalid_utf8(piece.text)) {
-      throw_bad_input("The text is not valid UTF-8 from byte {} on.", *offset);
-    }
+    require_valid(piece.text);
     const std::string_view text = piece.text;
     std::size_t begin = 0;
     while (!piece.literal) {
-      const auto match = special_tokens_.find(text, begin);
-      if (!match) break;
-      ordinary += text.substr(begin, match->begin - begin);
-      encode_ordinary(ordinary, workspace, ids);
+      const auto found = protocol_.find(text, begin);
+      if (!found) break;
+      append(text.substr(begin, found->match.begin - begin));
+      if (found->token->lstrip) ordinary.resize(begin_of_space_before(ordinary, ordinary.size()));
+      encode_raw(ordinary, plain_added_, begins_text, work);
       ordinary.clear();
-      ids.push_back(match->id);
-      begin = match->end;
+      work.ids.push_back(found->token->id);
+      begins_text = false;
+      skips_space = found->token->rstrip;
+      begin = found->match.end;
     }
-    ordinary += text.substr(begin);
+    append(text.substr(begin));
   }
-  encode_ordinary(ordinary, workspace, ids);
-  return ids;
+  encode_raw(ordinary, plain_added_, begins_text, work);
+  return std::move(work.ids);
 }
 
-void BytePairTokenizer::encode_ordinary(std::string_view text, MergeTable::Workspace& workspace,
-                                        std::vector<TokenId>& ids) const {
-  std::string normalized;
-  if (pre_tokenizer_->normalizes_nfc && !is_plainly_nfc(text)) {
-    normalized = normalize_nfc(text);
-    text = normalized;
-  }
-  std::vector<TokenId> piece;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = pre_tokenizer_->piece_end(text, begin);
-    piece.clear();
-    for (; begin < end; ++begin) {
-      // A byte that the vocabulary lacks is dropped before its neighbours merge, as the
-      // `tokenizers` package does where there is no unknown token.
-      const TokenId id = byte_ids_[static_cast<unsigned char>(text[begin])];
-      if (id >= 0) piece.push_back(id);
+void BytePairTokenizer::encode_raw(std::string_view text, const AddedSplitters& added,
+                                   bool begins_text, Work& work) const {
+  std::string buffer;
+  for (const AddedTokenSplitter::Part& part : added.raw.split(text)) {
+    if (part.id >= 0) {
+      work.ids.push_back(part.id);
+      continue;
     }
-    merges_.apply(piece, workspace);
-    ids.insert(ids.end(), piece.begin(), piece.end());
+    const std::string_view piece = text.substr(part.begin, part.end - part.begin);
+    const bool first = begins_text && part.begin == 0;
+    encode_normalized(parts_.normalizer.apply(piece, first, buffer), added, work);
   }
+}
+
+void BytePairTokenizer::encode_normalized(std::string_view text, const AddedSplitters& added,
+                                          Work& work) const {
+  if (added.normalized.empty()) return encode_ordinary(text, work);
+  for (const AddedTokenSplitter::Part& part : added.normalized.split(text)) {
+    if (part.id >= 0) {
+      work.ids.push_back(part.id);
+    } else {
+      encode_ordinary(text.substr(part.begin, part.end - part.begin), work);
+    }
+  }
+}
+
+void BytePairTokenizer::encode_ordinary(std::string_view text, Work& work) const {
+  parts_.pre_tokenizer.split(text, work.pieces);
+  for (const auto& [begin, end] : work.pieces) {
+    const std::string_view piece = text.substr(begin, end - begin);
+    if (parts_.ignore_merges) {
+      if (const auto whole = whole_pieces_.find(piece); whole != whole_pieces_.end()) {
+        work.ids.push_back(whole->second);
+        continue;
+      }
+    }
+    work.symbols.clear();
+    if (parts_.byte_level) {
+      append_byte_symbols(piece, work.symbols);
+    } else {
+      append_character_symbols(piece, work.symbols);
+    }
+    merges_.apply(work.symbols, work.merging);
+    work.ids.insert(work.ids.end(), work.symbols.begin(), work.symbols.end());
+  }
+}
+
+// A byte that the vocabulary lacks is dropped before its neighbours merge, as the `tokenizers`
+// package does where there is no unknown token.
+void BytePairTokenizer::append_byte_symbols(std::string_view piece,
+                                            std::vector<TokenId>& symbols) const {
+  SymbolWriter writer(symbols, parts_.unknown, parts_.fuse_unknown);
+  for (const char byte : piece) {
+    const TokenId id = byte_ids_[static_cast<unsigned char>(byte)];
+    if (id >= 0) {
+      writer.add_known(id);
+    } else {
+      writer.add_unknown();
+    }
+  }
+  writer.flush();
+}
+
+void BytePairTokenizer::append_character_symbols(std::string_view piece,
+                                                 std::vector<TokenId>& symbols) const {
+  SymbolWriter writer(symbols, parts_.unknown, parts_.fuse_unknown);
+  for (std::size_t position = 0; position < piece.size();) {
+    const Character character = character_at(piece, position);
+    const std::string_view bytes = piece.substr(position, character.bytes);
+    position += character.bytes;
+    if (const auto known = character_ids_.find(character.code_point);
+        known != character_ids_.end()) {
+      writer.add_known(known->second);
+      continue;
+    }
+    bool has_bytes = parts_.byte_fallback;
+    for (const char byte : bytes) {
+      has_bytes = has_bytes && byte_ids_[static_cast<unsigned char>(byte)] >= 0;
+    }
+    if (!has_bytes) {
+      writer.add_unknown();
+      continue;
+    }
+    for (const char byte : bytes) writer.add_byte(byte_ids_[static_cast<unsigned char>(byte)]);
+  }
+  writer.flush();
 }
 
 }  // namespace octet

@@ -1,51 +1,24 @@
-// Byte-level byte pair encoding: GPT-2's tokenizer and its descendants.
+// Byte pair encoding: GPT-2's tokenizer over bytes and its descendants, and SentencePiece's over
+// characters.
 #pragma once
 
 #include <array>
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "text/merge_table.h"
-#include "text/pre_tokenizer.h"
-#include "text/special_token_matcher.h"
+#include "text/byte_pair_parts.h"
+#include "text/byte_pair_tables.h"
 #include "text/tokenizer.h"
 
 namespace octet {
 
-// GGUF's numbers for "tokenizer.ggml.token_type".
-enum class TokenType : std::uint8_t {
-  normal = 1,
-  unknown = 2,
-  control = 3,
-  user_defined = 4,
-  unused = 5,
-  byte = 6,
-};
-
-// What a tokenizer is made of, as a file states it: nothing here has been checked. The comments
-// name the GGUF keys, which errors name too.
-struct BytePairTables {
-  std::string source;                         // the file's name, for errors
-  std::string pre_tokenizer;                  // tokenizer.ggml.pre
-  std::vector<std::string> tokens;            // tokenizer.ggml.tokens
-  std::vector<std::int64_t> token_types;      // tokenizer.ggml.token_type; empty: all normal
-  std::vector<std::string> merges;            // tokenizer.ggml.merges, "left right", the best first
-  std::optional<std::uint64_t> bos_token_id;  // tokenizer.ggml.bos_token_id, ...
-  std::optional<std::uint64_t> eos_token_id;
-  std::optional<std::uint64_t> eot_token_id;
-  std::optional<std::uint64_t> eom_token_id;
-  bool add_bos_token = false;  // tokenizer.ggml.add_bos_token
-};
-
 class BytePairTokenizer final : public Tokenizer {
  public:
-  // Throws Error{bad_input} that names the source and the key for broken tables, Error{unsupported}
-  // for an unknown pre-tokenizer.
+  explicit BytePairTokenizer(BytePairParts parts);
+  // Throws as make_byte_pair_parts does.
   explicit BytePairTokenizer(BytePairTables tables);
   BytePairTokenizer(const BytePairTokenizer&) = delete;
   BytePairTokenizer& operator=(const BytePairTokenizer&) = delete;
@@ -54,35 +27,45 @@ class BytePairTokenizer final : public Tokenizer {
   std::vector<TokenId> encode(std::span<const PromptPiece> pieces) const override;
   std::string_view token_bytes(TokenId token) const override;
   std::string_view token_text(TokenId token) const override;
-  TokenId vocabulary_size() const override { return static_cast<TokenId>(tokens_.size()); }
+  TokenId vocabulary_size() const override { return parts_.vocabulary.size(); }
   bool is_special(TokenId token) const override;
   std::optional<TokenId> find_token(std::string_view text) const override;
-  std::optional<TokenId> beginning_of_text() const override { return beginning_of_text_; }
-  bool adds_beginning_of_text() const override { return adds_beginning_of_text_; }
+  std::optional<TokenId> beginning_of_text() const override { return parts_.beginning_of_text; }
+  bool adds_beginning_of_text() const override { return parts_.adds_beginning_of_text; }
+  bool strips_leading_space() const override { return parts_.strips_leading_space; }
   const std::vector<TokenId>& end_tokens() const override { return end_tokens_; }
 
  private:
-  void read_tokens(std::vector<std::string> texts, const std::vector<std::int64_t>& types);
-  void read_merges(const std::vector<std::string>& merges);
-  void read_special_ids(const BytePairTables& tables);
-  std::size_t index(TokenId token) const;
-  void encode_ordinary(std::string_view text, MergeTable::Workspace& workspace,
-                       std::vector<TokenId>& ids) const;
-
-  struct Token {
-    std::string text;
-    std::string bytes;
-    TokenType type;
+  // Added tokens that are searched for before and after a text is normalised.
+  struct AddedSplitters {
+    AddedTokenSplitter raw;
+    AddedTokenSplitter normalized;
   };
-  std::string source_;
-  const PreTokenizer* pre_tokenizer_;
-  std::vector<Token> tokens_;
-  std::unordered_map<std::string_view, TokenId> ids_;  // the keys are views of tokens_
-  std::array<TokenId, 256> byte_ids_{};                // -1: the vocabulary lacks the byte
+  struct Work {
+    MergeTable::Workspace merging;
+    std::vector<PreTokenizer::Piece> pieces;
+    std::vector<TokenId> symbols;
+    std::vector<TokenId> ids;  // the result
+  };
+
+  void read_symbols();
+  AddedSplitters make_splitters(bool only_plain) const;
+  void encode_raw(std::string_view text, const AddedSplitters& added, bool begins_text,
+                  Work& work) const;
+  void encode_normalized(std::string_view text, const AddedSplitters& added, Work& work) const;
+  void encode_ordinary(std::string_view text, Work& work) const;
+  void append_byte_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
+  void append_character_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
+
+  BytePairParts parts_;
+  std::array<TokenId, 256> byte_ids_{};  // -1: the vocabulary lacks the byte
+  std::unordered_map<char32_t, TokenId> character_ids_;
+  // Whole pieces by their bytes, where merges are ignored for them; views of the vocabulary.
+  std::unordered_map<std::string_view, TokenId> whole_pieces_;
   MergeTable merges_;
-  SpecialTokenMatcher special_tokens_;
-  std::optional<TokenId> beginning_of_text_;
-  bool adds_beginning_of_text_ = false;
+  AddedSplitters all_added_;
+  AddedSplitters plain_added_;   // what a user's text may hold
+  AddedTokenSplitter protocol_;  // what only a template may write
   std::vector<TokenId> end_tokens_;
 };
 

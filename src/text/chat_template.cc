@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/limits.h"
 #include "text/jinja/parser.h"
-#include "text/jinja/unicode.h"
 
 namespace octet {
 namespace {
@@ -29,7 +29,7 @@ Value checked_text(const std::string& what, const std::string& text, bool litera
   if (text.size() > jinja::max_string_bytes) {
     throw_bad_input("{} has {} bytes, more than {}", what, text.size(), jinja::max_string_bytes);
   }
-  if (const std::optional<std::size_t> offset = jinja::find_invalid_utf8(text)) {
+  if (const std::optional<std::size_t> offset = find_invalid_utf8(text)) {
     throw_bad_input("{} is not UTF-8 at byte {}", what, *offset);
   }
   return Value::string(text, literal);

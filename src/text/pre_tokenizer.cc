@@ -1,33 +1,34 @@
 #include "text/pre_tokenizer.h"
 
-#include <string>
-
-#include "core/error.h"
-#include "core/printable.h"
-#include "text/pre_tokenizer_patterns.h"
+#include <utility>
 
 namespace octet {
 namespace {
 
-// "default" is what converters wrote before they knew patterns by name: GPT-2's own. GGUF does not
-// say whether a text is normalised; the tokenizer.json of the Qwen2 family does.
-constexpr PreTokenizer pre_tokenizers[] = {
-    {"gpt-2", false, gpt2_piece_end},
-    {"default", false, gpt2_piece_end},
-    {"smollm", false, smollm_piece_end},
-    {"qwen2", true, qwen2_piece_end},
-};
+void split_piece(PreTokenizer::PieceEnd step, std::string_view text, PreTokenizer::Piece piece,
+                 std::vector<PreTokenizer::Piece>& pieces) {
+  const std::string_view inside = text.substr(piece.begin, piece.end - piece.begin);
+  for (std::size_t begin = 0; begin < inside.size();) {
+    const std::size_t end = step(inside, begin);
+    pieces.push_back({piece.begin + begin, piece.begin + end});
+    begin = end;
+  }
+}
 
 }  // namespace
 
-const PreTokenizer& find_pre_tokenizer(std::string_view name, std::string_view source) {
-  std::string known;
-  for (const PreTokenizer& candidate : pre_tokenizers) {
-    if (candidate.name == name) return candidate;
-    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", candidate.name);
+PreTokenizer::PreTokenizer(std::vector<PieceEnd> steps) : steps_(std::move(steps)) {}
+
+void PreTokenizer::split(std::string_view text, std::vector<Piece>& pieces) const {
+  pieces.clear();
+  if (text.empty()) return;
+  pieces.push_back({0, text.size()});
+  std::vector<Piece> before;
+  for (const PieceEnd step : steps_) {
+    std::swap(before, pieces);
+    pieces.clear();
+    for (const Piece piece : before) split_piece(step, text, piece, pieces);
   }
-  throw_unsupported("{}: tokenizer.ggml.pre is {}, but octet splits text as one of {} only", source,
-                    printable(name), known);
 }
 
 }  // namespace octet

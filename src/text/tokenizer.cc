@@ -1,20 +1,23 @@
 #include "text/tokenizer.h"
 
+#include "core/utf8.h"
 #include "text/detokenizer.h"
-#include "text/unicode.h"
 
 namespace octet {
 
 std::string Tokenizer::decode(const std::vector<TokenId>& tokens, bool with_special) const {
+  std::string bytes;
   std::string text;
   if (with_special) {
-    std::string bytes;
     for (const TokenId token : tokens) bytes += token_bytes(token);
-    return take_all_utf8(bytes);
+    text = take_all_utf8(bytes);
+  } else {
+    Detokenizer detokenizer(*this);
+    for (const TokenId token : tokens) text += detokenizer.push(token);
+    text += detokenizer.finish();
   }
-  Detokenizer detokenizer(*this);
-  for (const TokenId token : tokens) text += detokenizer.push(token);
-  return text + detokenizer.finish();
+  if (strips_leading_space() && text.starts_with(' ')) text.erase(0, 1);
+  return text;
 }
 
 }  // namespace octet

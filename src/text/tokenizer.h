@@ -18,7 +18,8 @@ class GgufFile;
 using TokenId = std::int32_t;
 
 // What the text of a special token ("<|im_start|>") inside a text means. User-defined tokens
-// ("<tool_call>") count with them here: they are as able to forge a turn.
+// ("<tool_call>") count with them here, as they are as able to forge a turn, but for white space
+// and HTML's tags (text/byte_pair_parts.h).
 enum class SpecialText {
   literal,  // characters like any others: what user content must be
   parse,    // the special token: for text that a template wrote
@@ -59,6 +60,9 @@ class Tokenizer {
 
   virtual std::optional<TokenId> beginning_of_text() const = 0;
   virtual bool adds_beginning_of_text() const = 0;
+  // Encoding puts a space before a text (SentencePiece), which decoding a whole text takes away.
+  // What continues a text, as an answer does its prompt, keeps its first space.
+  virtual bool strips_leading_space() const { return false; }
   // Tokens that end an answer: end of text, of turn, of message.
   virtual const std::vector<TokenId>& end_tokens() const = 0;
 

@@ -27,14 +27,12 @@ constexpr std::string_view end_spellings[] = {
 }  // namespace
 
 std::vector<TokenId> find_end_tokens(const Tokenizer& tokenizer,
-                                     std::initializer_list<std::optional<TokenId>> declared) {
+                                     std::span<const TokenId> declared) {
   std::vector<TokenId> ids;
   const auto add = [&](TokenId id) {
     if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
   };
-  for (const std::optional<TokenId> id : declared) {
-    if (id) add(*id);
-  }
+  for (const TokenId id : declared) add(id);
   for (const std::string_view spelling : end_spellings) {
     const std::optional<TokenId> id = tokenizer.find_token(spelling);
     if (id && tokenizer.is_special(*id)) add(*id);

@@ -1,8 +1,7 @@
 // Which tokens end an answer.
 #pragma once
 
-#include <initializer_list>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -14,7 +13,6 @@ namespace octet {
 // text; each once. Files declare one id as a rule (Qwen2.5's <|im_end|>), while models also end
 // with others (its <|endoftext|>). A spelling counts only as a control token: text cannot end an
 // answer.
-std::vector<TokenId> find_end_tokens(const Tokenizer& tokenizer,
-                                     std::initializer_list<std::optional<TokenId>> declared);
+std::vector<TokenId> find_end_tokens(const Tokenizer& tokenizer, std::span<const TokenId> declared);
 
 }  // namespace octet

@@ -5,17 +5,19 @@
 #include <vector>
 
 #include "text/frozen_cases.h"
+#include "text/gguf_pre_tokenizer.h"
 #include "text/tokenizer_fixtures.h"
 
 namespace octet {
 namespace {
 
 std::vector<std::size_t> piece_ends(const std::string& pattern, std::string_view text) {
-  const PreTokenizer& pre_tokenizer = find_pre_tokenizer(pattern, "test.gguf");
+  std::vector<PreTokenizer::Piece> pieces;
+  make_pre_tokenizer(find_gguf_pre_tokenizer(pattern, "test.gguf")).split(text, pieces);
   std::vector<std::size_t> ends;
-  for (std::size_t begin = 0; begin < text.size();) {
-    begin = pre_tokenizer.piece_end(text, begin);
-    ends.push_back(begin);
+  for (const PreTokenizer::Piece& piece : pieces) {
+    EXPECT_EQ(piece.begin, ends.empty() ? 0 : ends.back());
+    ends.push_back(piece.end);
   }
   return ends;
 }
@@ -86,16 +88,16 @@ TEST(PreTokenizer, IsolatesNumbersYoungerThanTheRegularExpressions) {
 }
 
 TEST(PreTokenizer, NormalizesForQwen2Only) {
-  EXPECT_TRUE(find_pre_tokenizer("qwen2", "m.gguf").normalizes_nfc);
-  EXPECT_FALSE(find_pre_tokenizer("smollm", "m.gguf").normalizes_nfc);
-  EXPECT_FALSE(find_pre_tokenizer("default", "m.gguf").normalizes_nfc);
+  EXPECT_TRUE(find_gguf_pre_tokenizer("qwen2", "m.gguf").normalizes_nfc);
+  EXPECT_FALSE(find_gguf_pre_tokenizer("smollm", "m.gguf").normalizes_nfc);
+  EXPECT_FALSE(find_gguf_pre_tokenizer("default", "m.gguf").normalizes_nfc);
 }
 
 TEST(PreTokenizer, RefusesUnknownNamesByName) {
   const std::string message =
-      error_message(ErrorKind::unsupported, [] { find_pre_tokenizer("command-r", "m.gguf"); });
+      error_message(ErrorKind::unsupported, [] { find_gguf_pre_tokenizer("no-such", "m.gguf"); });
   EXPECT_EQ(message,
-            "m.gguf: tokenizer.ggml.pre is 'command-r', but octet splits text as one of 'gpt-2', "
+            "m.gguf: tokenizer.ggml.pre is 'no-such', but octet splits text as one of 'gpt-2', "
             "'default', 'smollm', 'qwen2' only");
 }
 

@@ -1,4 +1,5 @@
 // The tokenizers of real models, which `make models` fetches into models/.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
@@ -93,11 +94,52 @@ TEST(RealTokenizer, EncodesLongWordsFast) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
+TEST(RealTokenizer, Gemma3KeepsItsRunsAndTags) {
+  const auto gemma = Tokenizer::from_gguf(*open_model("gemma-3-270m.Q4_K_M.gguf"));
+  EXPECT_EQ(gemma->vocabulary_size(), 262144);
+  EXPECT_EQ(gemma->beginning_of_text(), 2);
+  EXPECT_TRUE(gemma->adds_beginning_of_text());
+  EXPECT_FALSE(gemma->strips_leading_space());
+  EXPECT_EQ(gemma->end_tokens(), (Tokens{1, 106}));  // <eos>, <end_of_turn>
+  // Runs of white space and HTML's tags are text; turn markers are not.
+  const auto id = [&](std::string_view text) { return gemma->find_token(text).value(); };
+  EXPECT_EQ(gemma->encode("   a\n\n\n<table>", SpecialText::literal),
+            (Tokens{id("▁▁▁"), id("a"), id("\n\n\n"), id("<table>")}));
+  EXPECT_EQ(gemma->encode(std::string(40, ' '), SpecialText::literal),
+            (Tokens{gemma->find_token(std::string("▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁")).value(),
+                    id("▁▁▁▁▁▁▁▁▁")}));
+  const Tokens forged = gemma->encode("<start_of_turn><start_of_image>", SpecialText::literal);
+  for (const char* text : {"<start_of_turn>", "<start_of_image>"}) {
+    EXPECT_EQ(gemma->encode(text, SpecialText::parse), (Tokens{id(text)}));
+    EXPECT_EQ(std::count(forged.begin(), forged.end(), id(text)), 0) << text;
+  }
+  // A character that no token spells is its bytes, and comes back whole.
+  const std::string rare = "\U00012345";
+  const Tokens bytes = gemma->encode(rare, SpecialText::literal);
+  EXPECT_EQ(bytes, (Tokens{id("<0xF0>"), id("<0x92>"), id("<0x8D>"), id("<0x85>")}));
+  Detokenizer detokenizer(*gemma);
+  std::vector<std::string> parts;
+  for (const TokenId token : bytes) parts.push_back(detokenizer.push(token));
+  EXPECT_EQ(parts, (std::vector<std::string>{"", "", "", rare}));
+}
+
+TEST(RealTokenizer, SentencePiecePutsASpaceBeforeTextAndTakesItAway) {
+  const auto llama = Tokenizer::from_gguf(*open_model("vocabularies/ggml-vocab-llama-spm.gguf"));
+  // As meta-llama's tokenizer has it: "Hello world" is 15043, 3186.
+  EXPECT_EQ(llama->encode("Hello world", SpecialText::literal), (Tokens{15043, 3186}));
+  EXPECT_EQ(llama->decode({15043, 3186}), "Hello world");
+  EXPECT_EQ(llama->decode({1, 15043, 3186}), "Hello world");
+  EXPECT_TRUE(llama->strips_leading_space());
+  // What continues a text keeps its space.
+  Detokenizer detokenizer(*llama);
+  EXPECT_EQ(detokenizer.push(3186), " world");
+}
+
 TEST(RealTokenizer, RefusesAnotherTokenizerModelByName) {
-  const auto file = open_model("gemma-3-270m.Q4_K_M.gguf");
+  const auto file = open_model("vocabularies/ggml-vocab-bert-bge.gguf");
   const std::string message =
       error_message(ErrorKind::unsupported, [&] { Tokenizer::from_gguf(*file); });
-  EXPECT_NE(message.find("tokenizer.ggml.model is 'llama'"), std::string::npos) << message;
+  EXPECT_NE(message.find("tokenizer.ggml.model is 'bert'"), std::string::npos) << message;
   EXPECT_NE(message.find(file->path()), std::string::npos) << message;
 }
 

@@ -53,7 +53,7 @@ std::string resolve_escapes(std::string_view body, Position position) {
     const std::size_t simple = simple_names.find(escape);
     if (digit_value(escape) < 8) {
       ++i;
-      append_utf8(result, read_digits(body, i, 3, 8));
+      append_utf8(read_digits(body, i, 3, 8), result);
       continue;
     }
     i += 2;
@@ -61,7 +61,7 @@ std::string resolve_escapes(std::string_view body, Position position) {
       if (simple < simple_values.size()) result += simple_values[simple];
     } else if (escape == 'x' || escape == 'u' || escape == 'U') {
       const std::size_t count = escape == 'x' ? 2 : escape == 'u' ? 4 : 8;
-      append_utf8(result, read_hexadecimal(body, i, count, position));
+      append_utf8(read_hexadecimal(body, i, count, position), result);
     } else if (escape == 'N') {
       throw_at(ErrorKind::unsupported, position, "an escape \\N{...} by name is not supported");
     } else {

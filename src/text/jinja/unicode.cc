@@ -5,70 +5,9 @@
 namespace octet::jinja {
 namespace {
 
-unsigned byte_at(std::string_view text, std::size_t offset) {
-  return static_cast<unsigned char>(text[offset]);
-}
-
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
-// Length of the well-formed character at `offset`, 0 if there is none.
-std::size_t valid_character_bytes(std::string_view text, std::size_t offset) {
-  const unsigned lead = byte_at(text, offset);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  const std::size_t length = character_bytes(text[offset]);
-  if (offset + length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if (!is_continuation(text[offset + i])) return 0;
-  }
-  // The second byte rules out overlong forms, surrogates and what lies beyond U+10FFFF.
-  const unsigned second = byte_at(text, offset + 1);
-  if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F) ||
-      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) {
-    return 0;
-  }
-  return length;
-}
+bool is_continuation(char byte) { return !is_utf8_lead(byte); }
 
 }  // namespace
-
-std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = valid_character_bytes(text, i);
-    if (length == 0) return i;
-    i += length;
-  }
-  return std::nullopt;
-}
-
-char32_t decode_at(std::string_view text, std::size_t offset) {
-  const unsigned lead = byte_at(text, offset);
-  const std::size_t length = character_bytes(text[offset]);
-  char32_t character = length == 1 ? lead : lead & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    character = character << 6 | (byte_at(text, offset + i) & 0x3Fu);
-  }
-  return character;
-}
-
-void append_utf8(std::string& out, char32_t character) {
-  const auto byte = [&out](char32_t value) { out += static_cast<char>(value); };
-  if (character < 0x80) {
-    byte(character);
-  } else if (character < 0x800) {
-    byte(0xC0 | character >> 6);
-    byte(0x80 | (character & 0x3F));
-  } else if (character < 0x10000) {
-    byte(0xE0 | character >> 12);
-    byte(0x80 | (character >> 6 & 0x3F));
-    byte(0x80 | (character & 0x3F));
-  } else {
-    byte(0xF0 | character >> 18);
-    byte(0x80 | (character >> 12 & 0x3F));
-    byte(0x80 | (character >> 6 & 0x3F));
-    byte(0x80 | (character & 0x3F));
-  }
-}
 
 std::size_t count_characters(std::string_view text) {
   return text.size() -

@@ -1,23 +1,21 @@
-// UTF-8 and the character classes of Python's str, as far as templates need them.
+// Offsets of characters and the character classes of Python's str, as far as templates need them.
 #pragma once
 
 #include <cstddef>
-#include <optional>
-#include <string>
 #include <string_view>
 
-namespace octet::jinja {
+#include "core/utf8.h"
 
-// The offset of the first byte that is not part of well-formed UTF-8 (Unicode 15, table 3-7).
-std::optional<std::size_t> find_invalid_utf8(std::string_view text);
+namespace octet::jinja {
 
 // Bytes of the character that a lead byte starts. Everything below expects well-formed UTF-8.
 inline std::size_t character_bytes(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
-char32_t decode_at(std::string_view text, std::size_t offset);
-void append_utf8(std::string& out, char32_t character);
+inline char32_t decode_at(std::string_view text, std::size_t offset) {
+  return character_at(text, offset).code_point;
+}
 
 std::size_t count_characters(std::string_view text);
 // Offset of the character with this index; text.size() for one past the end.
