@@ -47,6 +47,7 @@ model: ## fetch the demo's model, SmolLM2-135M-Instruct (98 MB), into models/
 models: ## fetch all the models that the tests use (0.84 GB) into models/
 	@tools/install_packages.sh build
 	@python3 tools/fetch_models.py smollm2 qwen2.5-coder gemma3
+	@python3 tools/fetch_vocabularies.py
 
 demo: build model ## a real model reads a long document from a bfloat16 and an fp8 cache
 	@python3 tools/demo.py --octet build/octet --model $(demo_model) \

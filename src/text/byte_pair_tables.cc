@@ -16,7 +16,8 @@ namespace {
 // The types, checked; all normal where the file has none.
 std::vector<TokenType> read_types(const BytePairTables& tables) {
   const std::size_t count = tables.tokens.size();
-  if (count > 0 && !tables.token_types.empty() && tables.token_types.size() != count) {
+  if (count == 0) return {};  // refused as a vocabulary
+  if (!tables.token_types.empty() && tables.token_types.size() != count) {
     throw_bad_input(
         "{}: tokenizer.ggml.token_type has {} entries, expected {} as tokenizer.ggml.tokens has.",
         tables.source, tables.token_types.size(), count);
