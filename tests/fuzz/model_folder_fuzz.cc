@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <unistd.h>
@@ -41,27 +42,39 @@ std::string safetensors_file(const std::string& header, std::size_t data_bytes) 
   return file + header + std::string(data_bytes, '\x38');
 }
 
-// A folder for each process, for several may run at once.
-std::string make_folder() {
-  const std::string path = std::filesystem::temp_directory_path() /
-                           ("octet_model_folder_fuzz." + std::to_string(::getpid()));
-  std::filesystem::create_directories(path);
-  write_file(path + "/1.safetensors",
-             safetensors_file(
-                 R"({"a.weight":{"dtype":"F8_E4M3","shape":[4,64],"data_offsets":[0,256]},)"
-                 R"("a.weight_scale":{"dtype":"F32","shape":[1],"data_offsets":[256,260]},)"
-                 R"("b.weight":{"dtype":"F8_E4M3","shape":[2,32],"data_offsets":[260,324]},)"
-                 R"("b.weight_scale":{"dtype":"BF16","shape":[2,1],"data_offsets":[324,328]}})",
-                 328));
-  write_file(
-      path + "/2.safetensors",
-      safetensors_file(
-          R"({"c.weight":{"dtype":"F8_E4M3","shape":[3,64],"data_offsets":[0,192]},)"
-          R"("c.weight_scale_inv":{"dtype":"F8_E8M0","shape":[2,2],"data_offsets":[192,196]},)"
-          R"("d":{"dtype":"I64","shape":[],"data_offsets":[196,204]}})",
-          204));
-  return path;
-}
+// A folder for each process, for several may run at once; removed at its end.
+class Folder {
+ public:
+  Folder()
+      : path_(std::filesystem::temp_directory_path() /
+              ("octet_model_folder_fuzz." + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(path_);
+    write_file(path_ + "/1.safetensors",
+               safetensors_file(
+                   R"({"a.weight":{"dtype":"F8_E4M3","shape":[4,64],"data_offsets":[0,256]},)"
+                   R"("a.weight_scale":{"dtype":"F32","shape":[1],"data_offsets":[256,260]},)"
+                   R"("b.weight":{"dtype":"F8_E4M3","shape":[2,32],"data_offsets":[260,324]},)"
+                   R"("b.weight_scale":{"dtype":"BF16","shape":[2,1],"data_offsets":[324,328]}})",
+                   328));
+    write_file(
+        path_ + "/2.safetensors",
+        safetensors_file(R"({"c.weight":{"dtype":"F8_E4M3","shape":[3,64],"data_offsets":[0,192]},)"
+                         R"("c.weight_scale_inv":{"dtype":"F8_E8M0","shape":[2,2],)"
+                         R"("data_offsets":[192,196]},)"
+                         R"("d":{"dtype":"I64","shape":[],"data_offsets":[196,204]}})",
+                         204));
+  }
+  ~Folder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 template <typename Call>
 void attempt(const std::string& folder, Call call) {
@@ -114,7 +127,8 @@ void read_folder(const std::string& path) {
 }  // namespace octet
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::string folder = octet::make_folder();
+  static const octet::Folder own_folder;
+  const std::string& folder = own_folder.path();
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   for (const char* name : octet::text_files) {
     const std::string path = folder + "/" + name;
