@@ -103,6 +103,11 @@ struct WeightQuantization::Reader {
 
   void read(const JsonValue& config) {
     into.file_ = config.file();
+    // ModelOpt's early exports leave the method out.
+    if (config.has("quant_algo") && !config.has("quant_method")) {
+      into.method_ = "modelopt";
+      return read_modelopt(config);
+    }
     const JsonValue method = config.require("quant_method");
     into.method_ = method.as_string();
     if (into.method_ == "compressed-tensors") {
@@ -127,7 +132,9 @@ struct WeightQuantization::Reader {
                                    "kv_cache_scheme", "quantization_status",
                                    "global_compression_ratio", "version", "sparsity_config",
                                    "transform_config", "moe_sparsity_config"});
-    expect_word(config, "quantization_status", {"compressed"});
+    // Early checkpoints are called frozen. Weights that are stored as they were and only have
+    // scales beside them are told by these: no family asks for a scale whose weight is not FP8.
+    expect_word(config, "quantization_status", {"compressed", "frozen"});
     expect_word(config, "format",
                 {"float-quantized", "naive-quantized", "mixed-precision", "dense"});
     expect_absent(config, "moe_sparsity_config");
@@ -170,10 +177,11 @@ struct WeightQuantization::Reader {
   }
 
   void read_fp8(const JsonValue& config) {
-    config.refuse_keys_other_than({"quant_method", "activation_scheme", "fmt", "scale_fmt",
-                                   "weight_block_size", "modules_to_not_convert",
-                                   "modules_to_convert", "ignored_layers", "dequantize",
-                                   "expert_dtype", "kv_cache_scheme"});
+    config.refuse_keys_other_than(
+        {"quant_method", "activation_scheme", "fmt", "scale_fmt", "weight_block_size",
+         "modules_to_not_convert", "modules_to_convert", "ignored_layers", "dequantize",
+         "expert_dtype", "kv_cache_scheme", "is_checkpoint_fp8_serialized"});
+    expect_bool(config, "is_checkpoint_fp8_serialized", true);
     expect_word(config, "fmt", {"e4m3", "float8_e4m3fn"});
     expect_word(config, "expert_dtype", {"fp8"});
     expect_word(config, "scale_fmt", {"float", "ue8m0"});

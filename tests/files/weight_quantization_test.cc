@@ -212,6 +212,25 @@ TEST_F(WeightQuantizationTest, TakesWhatTheMethodsSay) {
   EXPECT_EQ(decoded(reopen()->require_weight("x.weight"), 2)[0], 3);
 }
 
+// What early checkpoints of each tool say.
+TEST_F(WeightQuantizationTest, TakesOlderConfigurations) {
+  writer_.add("x.weight_scale", "F32", {}, bytes_of<float>({2}))
+      .add("x.input_scale", "F32", {}, bytes_of<float>({9}));
+  for (const std::string config :
+       {R"({"quant_method": "compressed-tensors", "format": "naive-quantized",
+            "quantization_status": "frozen", "ignore": ["lm_head"], "config_groups": {"group_0":
+            {"targets": ["Linear"],
+             "input_activations": {"num_bits": 8, "strategy": "tensor", "type": "float"},
+             "weights": {"num_bits": 8, "strategy": "tensor", "type": "float"}}}})",
+        R"({"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]})",
+        R"({"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": null,
+            "is_checkpoint_fp8_serialized": true})",
+        R"({"quant_algo": "FP8", "exclude_modules": ["lm_head"]})"}) {
+    SCOPED_TRACE(config);
+    EXPECT_EQ(decoded(open(config)->require_weight("x.weight"), 3)[63], 2);
+  }
+}
+
 TEST_F(WeightQuantizationTest, RefusesWeightsWithoutTheirScales) {
   expect_refused("",
                  "tensor 'x.weight' has type F8_E4M3, but no configuration says how it is scaled");
@@ -277,8 +296,9 @@ TEST_F(WeightQuantizationTest, RefusesConfigurationsByName) {
   expect_unsupported(
       R"({"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-bitmask"}})",
       "key 'quantization_config.sparsity_config.format' is 'sparse-bitmask'");
-  expect_unsupported(R"({"quant_method": "compressed-tensors", "quantization_status": "frozen"})",
-                     "quantization_status' is 'frozen'");
+  expect_unsupported(
+      R"({"quant_method": "compressed-tensors", "quantization_status": "calibration"})",
+      "quantization_status' is 'calibration'");
   const std::string weights = "quantization_config.config_groups.group_0.weights.";
   expect_unsupported(group(R"({"num_bits": 4, "type": "float", "strategy": "tensor"})"),
                      weights + "num_bits' is 4, expected 8");
