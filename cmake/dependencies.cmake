@@ -6,6 +6,7 @@ find_package(CLI11 REQUIRED)
 # Asio and Beast, which are headers alone.
 find_package(Boost 1.74 REQUIRED)
 find_package(spdlog REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 
 # utf8proc (Unicode normalisation) has a pkg-config file but no CMake package.
 find_package(PkgConfig REQUIRED)

@@ -100,8 +100,8 @@ std::string GenerationReport::as_json(const Engine& engine) const {
   cache["scales"] = core.policy().scales_name;
   cache["page_tokens"] = page_tokens;
   cache["bytes_per_token"] = core.pool().layout().bytes_per_token();
-  cache["bytes_used"] = core.pool().peak_used_bytes();
-  cache["pages_used"] = core.pool().peak_used_pages();
+  cache["bytes_used"] = core.pool().peak_held_bytes();
+  cache["pages_used"] = core.pool().peak_held_pages();
   cache["layers"] = Json::object();
   for (const auto& [formats, layers] : count_layers(core.policy())) {
     cache["layers"][formats] = layers;
@@ -131,7 +131,7 @@ std::string GenerationReport::as_text(const Engine& engine) const {
       prompt.size(), timing_.prefill_tokens_per_s, timing_.ttft_ms, tokens_.size(),
       name_of(finished_), timing_.decode_tokens_per_s, timing_.itl_p50_ms, timing_.itl_p99_ms,
       describe_layers(core.policy()), core.policy().scales_name,
-      static_cast<double>(core.pool().peak_used_bytes()) / 1e6, core.pool().peak_used_pages(),
+      static_cast<double>(core.pool().peak_held_bytes()) / 1e6, core.pool().peak_held_pages(),
       page_tokens);
 }
 

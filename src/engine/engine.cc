@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "core/error.h"
 #include "core/memory_info.h"
@@ -27,6 +30,11 @@ SchedulerLimits checked(SchedulerLimits limits) {
         "running sequence needs a row of a step",
         limits.max_batched_tokens, limits.max_sequences);
   }
+  if (limits.prefill_beside_decodes < 0) {
+    throw_bad_input(
+        "the rows of prompts beside decodes are {}, expected at least 0 (0: as many as fit)",
+        limits.prefill_beside_decodes);
+  }
   if (limits.prefill_chunk < 0) {
     throw_bad_input("--prefill-chunk is {}, expected at least 0 (0: whole prompts)",
                     limits.prefill_chunk);
@@ -44,24 +52,40 @@ std::int64_t checked_model_len(std::int64_t asked, const ModelConfig& config) {
 }
 
 // Bytes of an arena that holds `texts` texts of `tokens` tokens, whatever slabs the groups take.
-std::size_t arena_bytes_for(const KvLayout& layout, std::int64_t tokens, std::int64_t texts) {
+// Windowed groups never hold more of one than a window and a chunk.
+std::size_t arena_bytes_for(const KvLayout& layout, std::int64_t tokens, std::int64_t texts,
+                            std::int64_t chunk) {
   const std::size_t slab = PagePool::slab_bytes(layout);
-  const auto pages = static_cast<std::size_t>((tokens + page_tokens - 1) / page_tokens);
   std::size_t slabs = 0;
   for (const KvGroup& group : layout.groups()) {
     const std::size_t per_slab = slab / group.page_bytes;
+    const auto pages =
+        static_cast<std::size_t>(most_pages_at_once(group.geometry.window, 0, tokens, chunk));
     slabs += (pages * static_cast<std::size_t>(texts) + per_slab - 1) / per_slab;
   }
   return slabs * slab;
 }
 
+std::size_t bytes_of_pages(const KvLayout& layout, std::int64_t pages) {
+  std::size_t bytes = 0;
+  for (const KvGroup& group : layout.groups()) bytes += group.page_bytes;
+  if (pages < 0 ||
+      static_cast<std::uint64_t>(pages) > std::numeric_limits<std::size_t>::max() / bytes) {
+    throw_bad_input("--num-gpu-blocks-override is {}, expected 1 to {}", pages,
+                    std::numeric_limits<std::size_t>::max() / bytes);
+  }
+  return static_cast<std::size_t>(pages) * bytes;
+}
+
 std::size_t choose_arena_bytes(const KvLayout& layout, const EngineOptions& options,
                                std::int64_t max_model_len) {
-  const std::size_t one_text = arena_bytes_for(layout, max_model_len, 1);
-  std::size_t bytes = options.kv_cache_bytes;
+  const std::int64_t chunk = options.limits.largest_chunk();
+  const std::size_t one_text = arena_bytes_for(layout, max_model_len, 1, chunk);
+  std::size_t bytes = options.kv_cache_pages != 0 ? bytes_of_pages(layout, options.kv_cache_pages)
+                                                  : options.kv_cache_bytes;
   if (bytes == 0) {
     // Half, because the weights are mapped, not read yet, and will want memory too.
-    bytes = std::min(arena_bytes_for(layout, max_model_len, options.limits.max_sequences),
+    bytes = std::min(arena_bytes_for(layout, max_model_len, options.limits.max_sequences, chunk),
                      available_memory_bytes() / 2);
   }
   if (bytes < one_text) {
@@ -71,6 +95,23 @@ std::size_t choose_arena_bytes(const KvLayout& layout, const EngineOptions& opti
                 bytes, max_model_len, one_text);
   }
   return bytes;
+}
+
+// What the bytes of a page depend on beside the cache's policy and the text.
+std::string describe_model(const ModelConfig& config, Arithmetic arithmetic) {
+  return fmt::format("{} {} layers {} hidden {} heads {}:{} x {} vocabulary {} arithmetic {}",
+                     config.family, config.name, config.layers, config.hidden_size,
+                     config.query_heads, config.kv_heads, config.head_dim, config.vocabulary_size,
+                     arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32");
+}
+
+std::string describe_policy(const KvPolicy& policy) {
+  std::string text;
+  for (const KvLayerPolicy& layer : policy.layers) {
+    text += fmt::format("{} {} {};", describe(layer), name_of(layer.key.scales),
+                        name_of(layer.value.scales));
+  }
+  return text;
 }
 
 }  // namespace
@@ -98,7 +139,13 @@ Engine::Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> to
                const EngineOptions& options)
     : tokenizer_(std::move(tokenizer)),
       core_(std::move(model), options),
-      scheduler_(options.limits, core_.pool()) {}
+      prefix_cache_(options.prefix_caching
+                        ? std::make_unique<PrefixCache>(
+                              core_.pool(),
+                              describe_model(core_.model().config(), options.arithmetic),
+                              describe_policy(core_.policy()))
+                        : nullptr),
+      scheduler_(options.limits, core_.pool(), prefix_cache_.get()) {}
 
 void Engine::check(const GenerateRequest& request) const {
   const SamplingParams& sampling = request.sampling;
@@ -142,8 +189,9 @@ void Engine::submit(RequestId id, GenerateRequest request, EngineClock::time_poi
   request.sampling.max_tokens =
       std::min(request.sampling.max_tokens, core_.max_model_len() - length);
   const std::uint64_t seed = request.sampling.seed ? *request.sampling.seed : draw_seed();
+  BlockTable blocks(core_.pool(), prefix_cache_ ? &prefix_cache_->index() : nullptr);
   auto sequence =
-      std::make_unique<Sequence>(id, std::move(request), seed, core_.pool(), *tokenizer_);
+      std::make_unique<Sequence>(id, std::move(request), seed, std::move(blocks), *tokenizer_);
   sequence->times.arrival = arrival;
   next_id_ = std::max(next_id_, id + 1);
   scheduler_.add(std::move(sequence));
@@ -230,7 +278,10 @@ TokenEvent Engine::accept_token(Sequence& sequence, std::span<const float> logit
 
   sequence.tokens.push_back(token);
   if (sampling.has_penalties()) sequence.token_counts.add_generated(token);
-  if (sequence.generated() == 1) sequence.times.first_token = EngineClock::now();
+  if (sequence.generated() == 1) {
+    sequence.times.first_token = EngineClock::now();
+    counters_.prefix_hits += sequence.cached_tokens;
+  }
   TokenEvent event = event_of(sequence);
   event.token = token;
   event.logprobs = std::move(logprobs);
@@ -281,6 +332,9 @@ void Engine::lay_out_rows(std::span<const ScheduledRows> scheduled) {
     if (sequence.times.first_scheduled == EngineClock::time_point{}) {
       sequence.times.first_scheduled = now;
       counters_.prompt_tokens += sequence.prompt_tokens;
+      if (prefix_cache_ && !sequence.owes_prompt_logprobs()) {
+        counters_.prefix_queries += sequence.prompt_tokens;
+      }
     }
     counters_.computed_rows += item.tokens;
     RunnerRows request;
@@ -289,6 +343,7 @@ void Engine::lay_out_rows(std::span<const ScheduledRows> scheduled) {
                          .subspan(static_cast<std::size_t>(sequence.computed_tokens),
                                   static_cast<std::size_t>(item.tokens));
     request.first_position = sequence.computed_tokens;
+    request.first_written = sequence.adopted_tokens;
     // A prompt that is not yet at its end needs no logits.
     request.logits = item.tokens == sequence.pending() ? WantedLogits::last : WantedLogits::none;
     if (sequence.owes_prompt_logprobs()) request.logits = WantedLogits::all;
@@ -318,6 +373,7 @@ void Engine::accept_rows(const ScheduledRows& item, std::span<const float>* logi
       ++counters_.generated_tokens;
     }
   } catch (const std::exception& error) {
+    sequence.blocks.forget();
     events->push_back(end_of(sequence, FinishReason::error, error.what()));
   }
   sequence.computed_tokens += item.tokens;
@@ -343,7 +399,7 @@ void Engine::step(std::vector<TokenEvent>* events) {
     return std::chrono::duration<double>(duration).count();
   };
   const auto start = EngineClock::now();
-  const std::vector<ScheduledRows> scheduled = scheduler_.schedule();
+  const std::vector<ScheduledRows>& scheduled = scheduler_.schedule();
   lay_out_rows(scheduled);
   const auto scheduled_at = EngineClock::now();
   std::span<const float> logits = core_.runner().run(rows_);
@@ -370,7 +426,7 @@ EngineStats Engine::stats() const {
   const PagePool& pool = core_.pool();
   stats.kv_arena_bytes = pool.arena().size();
   stats.kv_usage =
-      static_cast<double>(pool.used_bytes()) / static_cast<double>(stats.kv_arena_bytes);
+      static_cast<double>(pool.held_bytes()) / static_cast<double>(stats.kv_arena_bytes);
   const std::vector<KvGroup>& groups = pool.layout().groups();
   for (std::size_t group = 0; group < groups.size(); ++group) {
     const std::string format = describe(groups[group].run.policy);
@@ -379,8 +435,10 @@ EngineStats Engine::stats() const {
     if (found == stats.kv_bytes.end()) {
       found = stats.kv_bytes.insert(stats.kv_bytes.end(), KvFormatBytes{format, 0, 0});
     }
-    found->in_use += static_cast<std::size_t>(pool.used_pages(static_cast<int>(group))) *
-                     groups[group].page_bytes;
+    const std::int64_t held = pool.held_pages(static_cast<int>(group));
+    const std::int64_t idle = pool.used_pages(static_cast<int>(group)) - held;
+    found->in_use += static_cast<std::size_t>(held) * groups[group].page_bytes;
+    found->cached += static_cast<std::size_t>(idle) * groups[group].page_bytes;
   }
   const KvWriteCounters& writes = core_.runner().counters();
   stats.writes = writes.total();

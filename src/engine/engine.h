@@ -11,6 +11,7 @@
 #include "core/instruction_set.h"
 #include "core/thread_pool.h"
 #include "engine/engine_stats.h"
+#include "engine/prefix_cache.h"
 #include "engine/request.h"
 #include "engine/runner.h"
 #include "engine/sampler.h"
@@ -29,6 +30,9 @@ struct EngineOptions {
   // Bytes of the cache; 0: room for max_sequences texts of max_model_len, or what half of the
   // machine's free memory holds if that is less.
   std::size_t kv_cache_bytes = 0;
+  // In place of kv_cache_bytes: so many times the bytes of a page of every group; 0: not given.
+  std::int64_t kv_cache_pages = 0;
+  bool prefix_caching = true;  // texts that begin alike share pages
   SchedulerLimits limits;
   Arithmetic arithmetic = Arithmetic::float32;
   InstructionSet instruction_set = InstructionSet::portable;
@@ -98,6 +102,7 @@ class Engine {
   EngineCore& core() { return core_; }
   const EngineCore& core() const { return core_; }
   const Scheduler& scheduler() const { return scheduler_; }
+  const PrefixCache* prefix_cache() const { return prefix_cache_.get(); }
 
  private:
   struct Cancelled {
@@ -119,6 +124,7 @@ class Engine {
 
   std::shared_ptr<const Tokenizer> tokenizer_;
   EngineCore core_;
+  std::unique_ptr<PrefixCache> prefix_cache_;  // null: none
   Scheduler scheduler_;
   Sampler sampler_;
   std::vector<Cancelled> cancelled_;

@@ -1,5 +1,7 @@
 #include "engine/runner.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace octet {
@@ -18,6 +20,8 @@ std::span<const float> Runner::run(std::span<const RunnerRows> rows) {
     sequence.first_row = static_cast<std::int32_t>(tokens_.size());
     sequence.rows = static_cast<std::int32_t>(request.tokens.size());
     sequence.first_position = static_cast<std::int32_t>(request.first_position);
+    sequence.rows_in_cache = static_cast<std::int32_t>(
+        std::clamp<std::int64_t>(request.first_written - request.first_position, 0, sequence.rows));
     sequence.pages.resize(groups);
     const std::int64_t end = request.first_position + sequence.rows;
     for (std::size_t group = 0; group < groups; ++group) {

@@ -20,6 +20,8 @@ struct RunnerRows {
   const BlockTable* blocks = nullptr;
   std::span<const TokenId> tokens;
   std::int64_t first_position = 0;
+  // Positions before this one are in the cache: such rows are computed, but not written.
+  std::int64_t first_written = 0;
   WantedLogits logits = WantedLogits::last;
 };
 

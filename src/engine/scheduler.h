@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/prefix_cache.h"
 #include "engine/sequence.h"
 
 namespace octet {
@@ -14,6 +15,12 @@ struct SchedulerLimits {
   std::int64_t max_sequences = 8;         // running at once
   std::int64_t max_batched_tokens = 512;  // rows of a step
   std::int64_t prefill_chunk = 512;       // rows of one sequence in a step; 0: its whole prompt
+  // Rows of prompts in a step in which others decode, whose next tokens wait for them; 0: as many
+  // as fit.
+  std::int64_t prefill_beside_decodes = 0;
+
+  // The most rows that one sequence gets in a step.
+  std::int64_t largest_chunk() const;
 };
 
 // Rows of a step that may want the logits of every one of them, for a prompt's log-probabilities:
@@ -27,16 +34,19 @@ struct ScheduledRows {
 };
 
 // Continuous batching: sequences that decode go first, one row each, then prefill chunks fill what
-// is left of the step's rows, oldest request first. Where a row needs a page and none is left, the
-// youngest running sequence gives its pages back and waits at the head of the queue; it is computed
-// again later, answer included. The engine refuses requests that the whole arena could not hold, so
-// the oldest sequence can always go on.
+// is left of the step's rows, oldest request first; what the prefix cache knows is taken in place
+// of being computed. Where a row needs a page and none can be had, the youngest running sequence
+// gives its pages back and waits at the head of the queue; it is computed again later, answer
+// included. The engine refuses requests that the whole arena could not hold, so the oldest sequence
+// can always go on.
 class Scheduler {
  public:
-  Scheduler(SchedulerLimits limits, PagePool& pool) : limits_(limits), pool_(&pool) {}
+  // `pool` and `cache` outlive the scheduler; without a cache nothing is shared.
+  Scheduler(const SchedulerLimits& limits, PagePool& pool, PrefixCache* cache);
 
-  void add(std::unique_ptr<Sequence> sequence) { waiting_.push_back(std::move(sequence)); }
-  std::vector<ScheduledRows> schedule();
+  void add(std::unique_ptr<Sequence> sequence);
+  // Valid until the next call.
+  const std::vector<ScheduledRows>& schedule();
 
   // Takes a sequence out, its pages with it.
   std::unique_ptr<Sequence> remove(RequestId id);
@@ -51,20 +61,34 @@ class Scheduler {
   const SchedulerLimits& limits() const { return limits_; }
 
  private:
-  std::int64_t chunk_of(const Sequence& sequence, std::int64_t rows_left) const;
-  void push_rows(Sequence& sequence, std::int64_t tokens, std::vector<ScheduledRows>* scheduled);
-  bool make_room(const Sequence& sequence, std::int64_t tokens, std::int64_t* undone_rows,
-                 std::vector<ScheduledRows>* scheduled);
-  bool schedule_sequence(Sequence& sequence, std::int64_t* rows_left,
-                         std::vector<ScheduledRows>* scheduled);
-  void admit(std::int64_t* rows_left, std::vector<ScheduledRows>* scheduled);
+  std::int64_t chunk_of(const Sequence& sequence) const;
+  void schedule_decodes();
+  void schedule_prefills();
+  bool schedule_rows(Sequence& sequence);
+  bool make_room(const Sequence& sequence, std::int64_t tokens);
+  void preempt_youngest();
+  void admit();
+  bool can_admit(Sequence& sequence);
+  bool has_room(const Sequence& sequence);
+  void add_missing_pages(const Sequence& sequence);
+  std::uint64_t cache_changes() const;
 
   SchedulerLimits limits_;
   PagePool* pool_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;   // oldest first
-  std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
+  PrefixCache* cache_;
+  // Both in the order of arrival, and what runs came before what waits: a preempted sequence is the
+  // youngest of those that run.
+  std::vector<std::unique_ptr<Sequence>> running_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
   std::int64_t preemptions_ = 0;
-  std::int64_t logit_rows_left_ = 0;  // of this step, for prompts' log-probabilities
+  // The request that found no room, and the state of the cache then: not to be tried in vain.
+  RequestId refused_ = 0;
+  std::uint64_t refused_at_ = 0;
+  // Of one step.
+  std::vector<ScheduledRows> scheduled_;
+  std::int64_t rows_left_ = 0;
+  std::int64_t logit_rows_left_ = 0;
+  std::vector<std::int64_t> missing_;
 };
 
 }  // namespace octet

@@ -50,30 +50,96 @@ PagePool::PagePool(const KvLayout& layout, std::size_t arena_bytes)
   for (const KvGroup& group : layout_.groups()) {
     Group made;
     made.pages_per_slab = static_cast<std::int32_t>(slab_bytes_ / group.page_bytes);
-    made.references.assign(slabs * static_cast<std::size_t>(made.pages_per_slab), 0);
+    const std::size_t pages = slabs * static_cast<std::size_t>(made.pages_per_slab);
+    made.references.assign(pages, 0);
+    made.next_free.assign(pages, no_page);
+    made.idle.assign(pages, false);
     groups_.push_back(std::move(made));
   }
 }
 
 PagePool::~PagePool() { munmap(arena_, arena_bytes_); }
 
+// The slabs of a group that have a free page form a list; a free slab belongs to none.
+void PagePool::link(Group& owner, std::int32_t slab) {
+  Slab& linked = slabs_[to_index(slab)];
+  linked.previous = none;
+  linked.next = owner.first_partial;
+  if (linked.next != none) slabs_[to_index(linked.next)].previous = slab;
+  owner.first_partial = slab;
+}
+
+void PagePool::unlink(Group& owner, std::int32_t slab) {
+  const Slab& linked = slabs_[to_index(slab)];
+  if (linked.next != none) slabs_[to_index(linked.next)].previous = linked.previous;
+  if (linked.previous != none) {
+    slabs_[to_index(linked.previous)].next = linked.next;
+  } else {
+    owner.first_partial = linked.next;
+  }
+}
+
+bool PagePool::take_slab(int group) {
+  if (free_slabs_.empty()) return false;
+  Group& owner = groups_[to_index(group)];
+  const std::int32_t slab = free_slabs_.back();
+  free_slabs_.pop_back();
+  slabs_[to_index(slab)] = {};
+  slabs_[to_index(slab)].owner = group;
+  for (std::int32_t part = owner.pages_per_slab; part-- > 0;) {
+    const PageId page = slab * owner.pages_per_slab + part;
+    owner.next_free[to_index(page)] = slabs_[to_index(slab)].first_free;
+    slabs_[to_index(slab)].first_free = page;
+  }
+  owner.free += owner.pages_per_slab;
+  ++reclaimable_slabs_;
+  link(owner, slab);
+  return true;
+}
+
+void PagePool::give_back_slab(Group& owner, std::int32_t slab) {
+  unlink(owner, slab);
+  owner.free -= owner.pages_per_slab;
+  --reclaimable_slabs_;
+  slabs_[to_index(slab)] = {};
+  free_slabs_.push_back(slab);
+}
+
+void PagePool::hold(Group& owner, Slab& slab) {
+  ++owner.held;
+  if (slab.held++ == 0) {
+    --reclaimable_slabs_;
+    owner.loose += owner.pages_per_slab - 1;
+  } else {
+    --owner.loose;
+  }
+  peak_held_pages_ = std::max(peak_held_pages_, held_pages());
+  peak_held_bytes_ = std::max(peak_held_bytes_, held_bytes());
+}
+
+void PagePool::let_go(Group& owner, Slab& slab) {
+  --owner.held;
+  ++releases_;
+  if (--slab.held == 0) {
+    ++reclaimable_slabs_;
+    owner.loose -= owner.pages_per_slab - 1;
+  } else {
+    ++owner.loose;
+  }
+}
+
 std::optional<PageId> PagePool::allocate(int group) {
   Group& owner = groups_[to_index(group)];
-  if (owner.free.empty()) {
-    if (free_slabs_.empty()) return std::nullopt;
-    const std::int32_t slab = free_slabs_.back();
-    free_slabs_.pop_back();
-    slabs_[to_index(slab)] = {group, 0};
-    for (std::int32_t part = owner.pages_per_slab; part-- > 0;) {
-      owner.free.push_back(slab * owner.pages_per_slab + part);
-    }
-  }
-  const PageId page = owner.free.back();
-  owner.free.pop_back();
+  if (owner.first_partial == none && !take_slab(group)) return std::nullopt;
+  const std::int32_t slab = owner.first_partial;
+  Slab& from = slabs_[to_index(slab)];
+  const PageId page = from.first_free;
+  from.first_free = owner.next_free[to_index(page)];
+  if (++from.used == owner.pages_per_slab) unlink(owner, slab);
   owner.references[to_index(page)] = 1;
   ++owner.used;
-  ++slabs_[to_index(page / owner.pages_per_slab)].used;
-  note_peak();
+  --owner.free;
+  hold(owner, from);
   return page;
 }
 
@@ -84,23 +150,41 @@ void PagePool::retain(int group, PageId page) {
   ++count;
 }
 
-void PagePool::release(int group, PageId page) {
+int PagePool::release(int group, PageId page) {
   Group& owner = groups_[to_index(group)];
   std::int32_t& count = owner.references[to_index(page)];
   if (count <= 0)
     throw_error(ErrorKind::internal, "page {} of group {} is not in use", page, group);
-  if (--count > 0) return;
-  owner.free.push_back(page);
-  --owner.used;
+  if (--count > 0) return count;
   const std::int32_t slab = page / owner.pages_per_slab;
-  if (--slabs_[to_index(slab)].used == 0) give_back_slab(group, slab);
+  Slab& from = slabs_[to_index(slab)];
+  if (owner.idle[to_index(page)]) {
+    owner.idle[to_index(page)] = false;
+  } else {
+    let_go(owner, from);
+  }
+  owner.next_free[to_index(page)] = from.first_free;
+  from.first_free = page;
+  if (from.used-- == owner.pages_per_slab) link(owner, slab);
+  --owner.used;
+  ++owner.free;
+  if (from.used == 0) give_back_slab(owner, slab);
+  return 0;
 }
 
-void PagePool::give_back_slab(int group, std::int32_t slab) {
+void PagePool::set_idle(int group, PageId page, bool idle) {
   Group& owner = groups_[to_index(group)];
-  std::erase_if(owner.free, [&](PageId page) { return page / owner.pages_per_slab == slab; });
-  slabs_[to_index(slab)] = {};
-  free_slabs_.push_back(slab);
+  if (owner.references[to_index(page)] != 1) {
+    throw_error(ErrorKind::internal, "page {} of group {} has {} owners, expected one", page, group,
+                owner.references[to_index(page)]);
+  }
+  if (owner.idle[to_index(page)] == idle) return;
+  owner.idle[to_index(page)] = idle;
+  if (idle) {
+    let_go(owner, slab_of(owner, page));
+  } else {
+    hold(owner, slab_of(owner, page));
+  }
 }
 
 int PagePool::references(int group, PageId page) const {
@@ -110,12 +194,21 @@ int PagePool::references(int group, PageId page) const {
 bool PagePool::can_allocate(std::span<const std::int64_t> pages) const {
   std::int64_t slabs = 0;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
-    const std::int64_t missing =
-        pages[group] - static_cast<std::int64_t>(groups_[group].free.size());
+    const std::int64_t missing = pages[group] - groups_[group].free;
     const std::int64_t per_slab = groups_[group].pages_per_slab;
     if (missing > 0) slabs += (missing + per_slab - 1) / per_slab;
   }
   return slabs <= static_cast<std::int64_t>(free_slabs_.size());
+}
+
+bool PagePool::could_allocate(std::span<const std::int64_t> pages) const {
+  std::int64_t slabs = 0;
+  for (std::size_t group = 0; group < groups_.size(); ++group) {
+    const std::int64_t missing = pages[group] - groups_[group].loose;
+    const std::int64_t per_slab = groups_[group].pages_per_slab;
+    if (missing > 0) slabs += (missing + per_slab - 1) / per_slab;
+  }
+  return slabs <= static_cast<std::int64_t>(free_slabs_.size()) + reclaimable_slabs_;
 }
 
 std::int64_t PagePool::used_pages() const {
@@ -124,18 +217,22 @@ std::int64_t PagePool::used_pages() const {
   return pages;
 }
 
-std::size_t PagePool::used_bytes() const {
+std::int64_t PagePool::held_pages() const {
+  std::int64_t pages = 0;
+  for (const Group& group : groups_) pages += group.held;
+  return pages;
+}
+
+std::size_t PagePool::bytes_of(std::int64_t Group::*pages) const {
   std::size_t bytes = 0;
   for (std::size_t group = 0; group < groups_.size(); ++group) {
-    bytes += static_cast<std::size_t>(groups_[group].used) * layout_.groups()[group].page_bytes;
+    bytes += static_cast<std::size_t>(groups_[group].*pages) * layout_.groups()[group].page_bytes;
   }
   return bytes;
 }
 
-void PagePool::note_peak() {
-  peak_used_pages_ = std::max(peak_used_pages_, used_pages());
-  peak_used_bytes_ = std::max(peak_used_bytes_, used_bytes());
-}
+std::size_t PagePool::used_bytes() const { return bytes_of(&Group::used); }
+std::size_t PagePool::held_bytes() const { return bytes_of(&Group::held); }
 
 std::int64_t PagePool::capacity(int group) const {
   return static_cast<std::int64_t>(slabs_.size()) * groups_[to_index(group)].pages_per_slab;

@@ -51,6 +51,9 @@ inline float static_value_scale(const KvLayerView& layer, int kv_head) {
 // slab's pages are free the slab goes back, so that no mix of groups strands memory. A slab is as
 // large as the largest page of any group.
 //
+// A page in use is held (by a sequence) or idle: kept only for what may want it later, as the
+// prefix index says by set_idle(). Idle pages count as memory that can be had.
+//
 // Not thread-safe: the engine thread owns it.
 class PagePool {
  public:
@@ -65,43 +68,74 @@ class PagePool {
 
   const KvLayout& layout() const { return layout_; }
 
-  // A page with one reference, or nothing where the arena is full. Its bytes are whatever they
+  // A page with one reference, held, or nothing where no page is free. Its bytes are whatever they
   // were.
   std::optional<PageId> allocate(int group);
   void retain(int group, PageId page);
-  void release(int group, PageId page);
+  // Returns the references that are left; the page is free with the last.
+  int release(int group, PageId page);
   int references(int group, PageId page) const;
+  // For a page with one reference.
+  void set_idle(int group, PageId page, bool idle);
 
-  // Whether `pages[group]` more pages can be had in every group at once.
+  // Whether `pages[group]` more pages can be had in every group at once, from what is free.
   bool can_allocate(std::span<const std::int64_t> pages) const;
+  // The same once all idle pages were released.
+  bool could_allocate(std::span<const std::int64_t> pages) const;
 
-  // Pages in use now, and the most that were ever in use at once.
+  // Pages in use now: all of them, and those that are held; and the most that were ever held.
   std::int64_t used_pages(int group) const { return groups_[to_index(group)].used; }
   std::int64_t used_pages() const;
-  std::int64_t peak_used_pages() const { return peak_used_pages_; }
+  std::int64_t held_pages(int group) const { return groups_[to_index(group)].held; }
+  std::int64_t held_pages() const;
+  std::int64_t peak_held_pages() const { return peak_held_pages_; }
   std::size_t used_bytes() const;
-  std::size_t peak_used_bytes() const { return peak_used_bytes_; }
+  std::size_t held_bytes() const;
+  std::size_t peak_held_bytes() const { return peak_held_bytes_; }
+  // Pages of slabs that the group has; can be had without another slab.
+  std::int64_t free_pages(int group) const { return groups_[to_index(group)].free; }
   // Pages that group could have if no other group took one.
   std::int64_t capacity(int group) const;
+  // Grows whenever a page becomes free or idle: where it stands still, what could not be had still
+  // cannot.
+  std::uint64_t releases() const { return releases_; }
 
   KvLayerView layer_view(int layer) const;
   std::span<std::byte> arena() const { return {arena_, arena_bytes_}; }
 
  private:
-  static constexpr std::int32_t no_owner = -1;
+  static constexpr std::int32_t none = -1;
   struct Slab {
-    std::int32_t owner = no_owner;
+    std::int32_t owner = none;
     std::int32_t used = 0;
+    std::int32_t held = 0;
+    PageId first_free = no_page;
+    // Neighbours among the owner's slabs that have a free page.
+    std::int32_t previous = none;
+    std::int32_t next = none;
   };
   struct Group {
     std::int32_t pages_per_slab = 1;
-    std::vector<PageId> free;              // of slabs that this group owns
+    std::int32_t first_partial = none;     // slab with a free page
+    std::vector<PageId> next_free;         // by page id: the slab's next free page
     std::vector<std::int32_t> references;  // by page id
+    std::vector<bool> idle;                // by page id
+    std::int64_t free = 0;                 // of slabs that this group owns
     std::int64_t used = 0;
+    std::int64_t held = 0;
+    std::int64_t loose = 0;  // pages that are not held, in slabs with a page that is
   };
   static std::size_t to_index(int value) { return static_cast<std::size_t>(value); }
-  void give_back_slab(int group, std::int32_t slab);
-  void note_peak();
+  Slab& slab_of(const Group& owner, PageId page) {
+    return slabs_[to_index(page / owner.pages_per_slab)];
+  }
+  bool take_slab(int group);
+  void give_back_slab(Group& owner, std::int32_t slab);
+  void link(Group& owner, std::int32_t slab);
+  void unlink(Group& owner, std::int32_t slab);
+  void hold(Group& owner, Slab& slab);
+  void let_go(Group& owner, Slab& slab);
+  std::size_t bytes_of(std::int64_t Group::*pages) const;
 
   KvLayout layout_;
   std::size_t slab_bytes_ = 0;
@@ -109,9 +143,11 @@ class PagePool {
   std::byte* arena_ = nullptr;
   std::vector<Slab> slabs_;
   std::vector<std::int32_t> free_slabs_;
+  std::int64_t reclaimable_slabs_ = 0;  // owned, and all of their used pages are idle
   std::vector<Group> groups_;
-  std::int64_t peak_used_pages_ = 0;
-  std::size_t peak_used_bytes_ = 0;
+  std::int64_t peak_held_pages_ = 0;
+  std::size_t peak_held_bytes_ = 0;
+  std::uint64_t releases_ = 0;
 };
 
 }  // namespace octet

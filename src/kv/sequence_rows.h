@@ -15,6 +15,9 @@ struct SequenceRows {
   std::int32_t first_row = 0;
   std::int32_t rows = 0;
   std::int32_t first_position = 0;
+  // So many of the first rows have their keys and values in the cache already, in pages that others
+  // may hold too: they are not written again.
+  std::int32_t rows_in_cache = 0;
   // pages[group][i] holds the tokens [64 i, 64 i + 64) of the sequence.
   std::vector<const PageId*> pages;
 };

@@ -99,7 +99,7 @@ TEST_F(EngineTest, PreemptedSequencesAnswerAsIfAlone) {
     EXPECT_EQ(answers[ids[i]].tokens, alone[i]) << i;
     EXPECT_EQ(answers[ids[i]].finished, FinishReason::length) << i;
   }
-  EXPECT_EQ(engine.core().pool().used_pages(), 0);
+  EXPECT_EQ(engine.core().pool().held_pages(), 0);
 }
 
 TEST_F(EngineTest, PromptsAtPageEdgesAnswerAndGiveTheirPagesBack) {
@@ -110,9 +110,9 @@ TEST_F(EngineTest, PromptsAtPageEdgesAnswerAndGiveTheirPagesBack) {
     // The context of 200 tokens cuts the answer.
     EXPECT_EQ(answers.at(id).tokens.size(), 200 - length);
     EXPECT_EQ(answers.at(id).finished, FinishReason::length);
-    EXPECT_EQ(engine.core().pool().used_pages(), 0);
+    EXPECT_EQ(engine.core().pool().held_pages(), 0);
     // The last token of the answer is never written.
-    EXPECT_EQ(engine.core().pool().peak_used_pages(), (199 + 63) / 64);
+    EXPECT_EQ(engine.core().pool().peak_held_pages(), (199 + 63) / 64);
   }
 }
 
@@ -156,7 +156,7 @@ TEST_F(EngineTest, CancelledRequestsEndAtTheNextStepAndFreeTheirPages) {
   for (std::size_t i = 0; i + 1 < queued.size(); ++i) {
     EXPECT_EQ(answers[queued[i]].tokens.size(), 5u);
   }
-  EXPECT_EQ(engine.core().pool().used_pages(), 0);
+  EXPECT_EQ(engine.core().pool().held_pages(), 0);
 }
 
 TEST_F(EngineTest, DecodesGoOnWhileAPromptIsRead) {

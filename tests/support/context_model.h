@@ -68,7 +68,11 @@ class ContextModel : public Model {
   void forward(const OpContext&, const ForwardBatch& batch, float* logits) override {
     ++steps;
     if (before_step) before_step(batch);
-    for (const SequenceRows& sequence : batch.sequences) write(batch, sequence);
+    for (const SequenceRows& sequence : batch.sequences) {
+      rows += sequence.rows;
+      rows_written += sequence.rows - sequence.rows_in_cache;
+      write(batch, sequence);
+    }
     for (const std::int32_t row : batch.logit_rows) {
       const auto owner = std::find_if(
           batch.sequences.begin(), batch.sequences.end(), [row](const SequenceRows& sequence) {
@@ -85,6 +89,8 @@ class ContextModel : public Model {
   // A row of this token gets logits that are no numbers.
   std::atomic<TokenId> poisonous_token{-1};
   std::atomic<std::int64_t> steps{0};
+  std::atomic<std::int64_t> rows{0};
+  std::atomic<std::int64_t> rows_written{0};
 
  private:
   struct Entry {
@@ -115,11 +121,24 @@ class ContextModel : public Model {
            static_cast<std::size_t>(position % page_tokens) * sizeof(Entry);
   }
 
+  // A page with two owners is not written, but for the step that fills it, in which it is shared.
+  static void check_owner(const ForwardBatch& batch, const SequenceRows& sequence, int layer,
+                          std::int64_t position) {
+    const int group = batch.pool->layout().group_of(layer);
+    const PageId page = sequence.pages[static_cast<std::size_t>(group)][position / page_tokens];
+    const std::int64_t page_end = (position / page_tokens + 1) * page_tokens;
+    const bool fills = sequence.first_position + sequence.rows >= page_end;
+    if (batch.pool->references(group, page) != 1 && !fills) {
+      throw std::logic_error("a page with two owners is written");
+    }
+  }
+
   void write(const ForwardBatch& batch, const SequenceRows& sequence) const {
-    for (std::int32_t row = 0; row < sequence.rows; ++row) {
+    for (std::int32_t row = sequence.rows_in_cache; row < sequence.rows; ++row) {
       const std::int32_t position = sequence.first_position + row;
       const Entry entry{batch.tokens[static_cast<std::size_t>(sequence.first_row + row)], position};
       for (int layer = 0; layer < config_.layers; ++layer) {
+        check_owner(batch, sequence, layer, position);
         std::memcpy(place(batch, sequence, layer, position), &entry, sizeof(entry));
       }
     }

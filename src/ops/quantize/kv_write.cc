@@ -196,7 +196,8 @@ void kv_write(const OpContext& context, const KvWriteArgs& args) {
     context.pool->parallel_for((sequence.rows + block - 1) / block, [&](std::int64_t index, int) {
       KvWriteCounts counts;
       const auto first = static_cast<std::int32_t>(index) * block;
-      for (std::int32_t row = first; row < std::min(first + block, sequence.rows); ++row) {
+      for (std::int32_t row = std::max(first, sequence.rows_in_cache);
+           row < std::min(first + block, sequence.rows); ++row) {
         write_row(args, sequence, row, &counts);
       }
       if (args.counters != nullptr && counts.any()) args.counters->add(args.layer.layer, counts);
