@@ -105,15 +105,6 @@ std::string describe_model(const ModelConfig& config, Arithmetic arithmetic) {
                      arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32");
 }
 
-std::string describe_policy(const KvPolicy& policy) {
-  std::string text;
-  for (const KvLayerPolicy& layer : policy.layers) {
-    text += fmt::format("{} {} {};", describe(layer), name_of(layer.key.scales),
-                        name_of(layer.value.scales));
-  }
-  return text;
-}
-
 }  // namespace
 
 EngineCore::EngineCore(std::shared_ptr<Model> model, const EngineOptions& options)
@@ -143,7 +134,7 @@ Engine::Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> to
                         ? std::make_unique<PrefixCache>(
                               core_.pool(),
                               describe_model(core_.model().config(), options.arithmetic),
-                              describe_policy(core_.policy()))
+                              core_.policy().fingerprint())
                         : nullptr),
       scheduler_(options.limits, core_.pool(), prefix_cache_.get()) {}
 

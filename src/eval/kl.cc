@@ -121,7 +121,9 @@ KlReport evaluate_kl(EngineCore& reference, EngineCore& candidate, std::span<con
         tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
     request.first_position = first;
     request.logits = WantedLogits::all;
-    return core.runner().run({&request, 1});
+    const std::span<const float> logits = core.runner().run({&request, 1});
+    blocks.release_outside_windows(first + rows);
+    return logits;
   };
   for (std::int64_t first = 0; first < count; first += chunk_tokens) {
     const std::int64_t rows = std::min(chunk_tokens, count - first);

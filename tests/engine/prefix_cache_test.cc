@@ -1,10 +1,13 @@
 // Texts that begin alike share pages, and no answer tells.
 #include "engine/prefix_cache.h"
 
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <random>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "engine/engine.h"
 #include "support/context_model.h"
@@ -18,11 +21,12 @@ struct Answer {
   TokenEvent last;
 };
 
-class PrefixCacheTest : public ::testing::Test {
+// The windows of the model's layers.
+class PrefixCacheTest : public ::testing::TestWithParam<std::vector<int>> {
  protected:
   PrefixCacheTest()
       : tokenizer_(Tokenizer::from_gguf(*GgufFile::open(data_path("models/llama_mixed.gguf")))),
-        model_(std::make_shared<ContextModel>(tokenizer_->vocabulary_size())) {}
+        model_(std::make_shared<ContextModel>(tokenizer_->vocabulary_size(), GetParam())) {}
 
   EngineOptions options(std::int64_t max_model_len = 2048, std::int64_t pages = 0) const {
     EngineOptions made = engine_options(TestOptions{.threads = 1}, max_model_len);
@@ -74,7 +78,7 @@ class PrefixCacheTest : public ::testing::Test {
 
 // Prompts of exactly k pages, and one token less and more: what is found, what is computed, and
 // that a page which others may hold is not written.
-TEST_F(PrefixCacheTest, APromptAtAPageEdgeIsReadOnceAndItsLastTokenAgain) {
+TEST_P(PrefixCacheTest, APromptAtAPageEdgeIsReadOnceAndItsLastTokenAgain) {
   for (const std::int64_t pages : {1, 2, 5}) {
     for (const std::int64_t extra : {-1, 0, 1}) {
       const auto engine = start(options());
@@ -99,7 +103,7 @@ TEST_F(PrefixCacheTest, APromptAtAPageEdgeIsReadOnceAndItsLastTokenAgain) {
   }
 }
 
-TEST_F(PrefixCacheTest, TheSamePromptTwoHundredTimesIsTheSameAnswer) {
+TEST_P(PrefixCacheTest, TheSamePromptTwoHundredTimesIsTheSameAnswer) {
   EngineOptions cold = options();
   cold.prefix_caching = false;
   const auto without = start(cold);
@@ -111,7 +115,7 @@ TEST_F(PrefixCacheTest, TheSamePromptTwoHundredTimesIsTheSameAnswer) {
   }
 }
 
-TEST_F(PrefixCacheTest, SaltsShareNothing) {
+TEST_P(PrefixCacheTest, SaltsShareNothing) {
   const auto engine = start(options());
   const std::vector<TokenId> prompt = text(1, 300);
   EXPECT_EQ(ask(*engine, request(prompt, 2, "tenant a")).last.cached_tokens, 0);
@@ -122,7 +126,7 @@ TEST_F(PrefixCacheTest, SaltsShareNothing) {
 
 // nano-vllm counts a hit only after it has spent the step's rows on it: here two warm prompts of
 // 1,000 tokens start in one step of 256 rows.
-TEST_F(PrefixCacheTest, WhatIsFoundTakesNoRowsOfTheStep) {
+TEST_P(PrefixCacheTest, WhatIsFoundTakesNoRowsOfTheStep) {
   const auto engine = start(options());
   const std::vector<TokenId> first = text(1, 1000);
   const std::vector<TokenId> second = text(2, 1000);
@@ -134,7 +138,7 @@ TEST_F(PrefixCacheTest, WhatIsFoundTakesNoRowsOfTheStep) {
   EXPECT_TRUE(engine->idle());
 }
 
-TEST_F(PrefixCacheTest, AConversationGoesOnFromItsLastAnswer) {
+TEST_P(PrefixCacheTest, AConversationGoesOnFromItsLastAnswer) {
   const auto engine = start(options());
   std::vector<TokenId> talk = text(1, 100);
   for (int turn = 0; turn < 5; ++turn) {
@@ -150,7 +154,7 @@ TEST_F(PrefixCacheTest, AConversationGoesOnFromItsLastAnswer) {
 }
 
 // Several answers to one prompt, asked for at once: the prompt is read once.
-TEST_F(PrefixCacheTest, RequestsAtTheSameTimeShareTheWork) {
+TEST_P(PrefixCacheTest, RequestsAtTheSameTimeShareTheWork) {
   for (const std::size_t length : {100, 129, 700, 1000}) {
     const auto engine = start(options());
     const GenerateRequest asked = request(text(1, length), 4);
@@ -165,7 +169,7 @@ TEST_F(PrefixCacheTest, RequestsAtTheSameTimeShareTheWork) {
   }
 }
 
-TEST_F(PrefixCacheTest, AFaultyAnswerLeavesNothingToBeFound) {
+TEST_P(PrefixCacheTest, AFaultyAnswerLeavesNothingToBeFound) {
   model_->poisonous_token = 199;
   const auto engine = start(options());
   std::vector<TokenId> prompt = text(1, 128);
@@ -176,7 +180,7 @@ TEST_F(PrefixCacheTest, AFaultyAnswerLeavesNothingToBeFound) {
   EXPECT_EQ(ask(*engine, request(prompt, 5)).last.cached_tokens, 0);
 }
 
-TEST_F(PrefixCacheTest, ThePromptsLogprobsAreComputedNotFound) {
+TEST_P(PrefixCacheTest, ThePromptsLogprobsAreComputedNotFound) {
   const auto engine = start(options());
   const std::vector<TokenId> prompt = text(1, 200);
   ask(*engine, request(prompt, 1));
@@ -192,10 +196,11 @@ TEST_F(PrefixCacheTest, ThePromptsLogprobsAreComputedNotFound) {
 
 // Many requests over few pages: shared prefixes, preemptions, evictions, cancels, in an order that
 // a seed decides. Each answer is the text's own, or a beginning of it where it was cancelled.
-TEST_F(PrefixCacheTest, PressureChangesNoAnswer) {
+TEST_P(PrefixCacheTest, PressureChangesNoAnswer) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     std::mt19937 random(seed);
-    EngineOptions made = options(700, 16);
+    // About twice what one text takes, whatever the windows.
+    EngineOptions made = options(700, GetParam().front() == 65 ? 8 : 16);
     made.limits.max_sequences = 24;
     made.limits.prefill_beside_decodes = seed == 2 ? 64 : 0;
     const auto engine = start(made);
@@ -239,6 +244,53 @@ TEST_F(PrefixCacheTest, PressureChangesNoAnswer) {
     EXPECT_EQ(engine->core().pool().held_pages(), 0);
   }
 }
+
+// Resident memory of this process in bytes.
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t all = 0;
+  std::size_t resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// OCTET_NIGHT=1 runs 10,000 prompts; each is another text, so that the cache is full soon.
+TEST_P(PrefixCacheTest, MemoryStaysWithinTheSumHoweverManyPromptsCome) {
+  const bool night = std::getenv("OCTET_NIGHT") != nullptr;
+  const int prompts = night ? 10000 : 600;
+  const auto engine = start(options(512, 64));
+  const PrefixIndex& index = engine->prefix_cache()->index();
+  std::size_t settled = 0;
+  for (int i = 0; i < prompts; ++i) {
+    engine->submit(request(text(i, 100 + static_cast<std::size_t>(i) % 300), 3));
+    if (i % 4 == 3) run(*engine);
+    if (i == prompts / 3) settled = resident_bytes();
+    ASSERT_LE(engine->core().pool().used_bytes(), engine->core().pool().arena().size());
+  }
+  run(*engine);
+  EXPECT_GT(index.evictions(), prompts / 2);
+  std::int64_t known = 0;
+  for (std::size_t group = 0; group < engine->core().pool().layout().groups().size(); ++group) {
+    known += index.known_pages(static_cast<int>(group));
+  }
+  EXPECT_EQ(known, engine->core().pool().used_pages());
+  // The arena was full at a third of the way: what is allocated since is given back.
+  const std::size_t grown = resident_bytes() - std::min(settled, resident_bytes());
+  RecordProperty("grown_bytes", static_cast<int>(grown));
+  EXPECT_LE(grown, std::size_t{2} << 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, PrefixCacheTest,
+                         ::testing::Values(std::vector<int>{0, 0},
+                                           std::vector<int>{130, 0, 130, 100},
+                                           std::vector<int>{65, 65, 65, 0}),
+                         [](const auto& tested) {
+                           std::string name = "of";
+                           for (const int window : tested.param) {
+                             name.append("_").append(std::to_string(window));
+                           }
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace octet

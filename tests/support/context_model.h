@@ -28,10 +28,12 @@ inline namespace test_support {
 
 class ContextModel : public Model {
  public:
-  explicit ContextModel(std::int64_t vocabulary, int layers = 2,
+  // One window per layer; 0: all keys.
+  explicit ContextModel(std::int64_t vocabulary, const std::vector<int>& windows = {0, 0},
                         std::int64_t max_positions = 1 << 20) {
     config_.family = "context";
-    config_.layers = layers;
+    config_.layers = static_cast<int>(windows.size());
+    for (const int window : windows) config_.attention.push_back({.window = window});
     config_.query_heads = 1;
     config_.kv_heads = 1;
     config_.head_dim = 8;

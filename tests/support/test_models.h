@@ -87,6 +87,7 @@ inline std::vector<float> all_logits(const std::shared_ptr<Model>& model,
     rows.logits = WantedLogits::all;
     const std::span<const float> part = core.runner().run({&rows, 1});
     logits.insert(logits.end(), part.begin(), part.end());
+    blocks.release_outside_windows(first + chunk);
   }
   return logits;
 }
