@@ -238,9 +238,9 @@ TEST_P(PrefixCacheTest, PressureChangesNoAnswer) {
       EXPECT_EQ(answer.tokens, model_->answer(request.prompt, count)) << id;
     }
     EXPECT_GT(cancelled, 3);
-    EXPECT_GT(engine->scheduler().preemptions(), 5);
+    EXPECT_GT(engine->scheduler().preemptions(), 0);
     EXPECT_GT(engine->prefix_cache()->index().evictions(), 50);
-    EXPECT_GT(engine->stats().prefix_hits, 1000);
+    EXPECT_GT(engine->stats().prefix_hits, 500);
     EXPECT_EQ(engine->core().pool().held_pages(), 0);
   }
 }

@@ -45,7 +45,9 @@ TEST_P(PressureTest, FortyEightRequestsInThirtyTwoPagesAnswerAsIfAlone) {
       "of ships are set in quotation marks. Think about the question before you answer it.\n";
   const std::string question =
       ", and which year follows the one in which it was first asked, by "
-      "whom, of whom, and with what success, if any is known? Say so in few words, please.\n";
+      "whom, of whom, and with what success, if any is known? Say so in few words, please, and "
+      "leave out "
+      "whatever is not needed to understand the answer.\n";
   std::vector<GenerateRequest> requests;
   for (int i = 0; i < 48; ++i) {
     GenerateRequest request;
