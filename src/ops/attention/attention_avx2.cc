@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "ops/attention/attention_kernels.h"
+#include "ops/attention/attention_stored_avx2.h"
 #include "ops/cpu/vector_exp_avx2.h"
 
 namespace octet {
@@ -22,20 +23,17 @@ inline __m256i e4m3_to_half(__m128i codes) {
 }
 
 void decode_fp8(const std::byte* stored, std::int64_t count, float* out) {
-  const __m256 scale = _mm256_set1_ps(0x1p8f);
   std::int64_t i = 0;
   for (; i + 16 <= count; i += 16) {
     const __m256i half =
         e4m3_to_half(_mm_loadu_si128(reinterpret_cast<const __m128i*>(stored + i)));
-    const __m256 low = _mm256_cvtph_ps(_mm256_castsi256_si128(half));
-    const __m256 high = _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1));
-    _mm256_storeu_ps(out + i, _mm256_mul_ps(low, scale));
-    _mm256_storeu_ps(out + i + 8, _mm256_mul_ps(high, scale));
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm256_castsi256_si128(half)));
+    _mm256_storeu_ps(out + i + 8, _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)));
   }
   if (i < count) {
     const __m256i half =
         e4m3_to_half(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(stored + i)));
-    _mm256_storeu_ps(out + i, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), scale));
+    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm256_castsi256_si128(half)));
   }
 }
 
@@ -221,7 +219,12 @@ float exponential(float x) { return _mm256_cvtss_f32(vector_exp(_mm256_set1_ps(x
 }  // namespace
 
 const AttentionKernels& attention_kernels_avx2() {
-  static const AttentionKernels kernels = {decode, multiply, softmax_tile, exponential};
+  static const AttentionKernels kernels = {.fp8_divisor = 0x1p8f,
+                                           .decode = decode,
+                                           .multiply = multiply,
+                                           .multiply_stored = multiply_stored_avx2,
+                                           .softmax_tile = softmax_tile,
+                                           .exponential = exponential};
   return kernels;
 }
 

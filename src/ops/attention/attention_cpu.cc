@@ -59,14 +59,16 @@ class BlockRunner {
         head_dim_(run_.head_dim),
         heads_(args.query_heads / args.layer.group->geometry.kv_heads),
         rows_(block.tokens * heads_),
-        window_(args.layer.group->geometry.window) {}
+        window_(args.layer.group->geometry.window),
+        direct_(kernels.multiply_stored != nullptr && rows_ <= attention_direct_rows &&
+                head_dim_ % 16 == 0) {}
 
   int rows() const { return rows_; }
 
   static std::size_t scratch_floats(int rows, int head_dim) {
     const auto tile = static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(head_dim);
     return static_cast<std::size_t>(rows) * (static_cast<std::size_t>(head_dim) + page_tokens + 1) +
-           2 * tile + 2 * page_tokens + 2 * SoftmaxState::floats(rows, head_dim);
+           tile + 2 * page_tokens + 2 * SoftmaxState::floats(rows, head_dim);
   }
 
   // Cuts the thread's scratch up and gathers the block's queries, rotated where the keys are.
@@ -78,8 +80,7 @@ class BlockRunner {
     };
     const auto tile = static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(head_dim_);
     const auto rows = static_cast<std::size_t>(rows_);
-    keys_ = take(tile);
-    values_ = take(tile);
+    tile_ = take(tile);
     query_ = take(rows * static_cast<std::size_t>(head_dim_));
     scores_ = take(rows * page_tokens);
     alpha_ = take(rows);
@@ -145,6 +146,7 @@ class BlockRunner {
   }
 
   void load_scales(const KvSidePolicy& side, const std::byte* stored, float factor, float* out) {
+    if (side.dtype == KvDtype::fp8) factor *= kernels_.fp8_divisor;
     if (side.scales != KvScales::dynamic) {
       std::fill_n(out, page_tokens, factor);
       return;
@@ -179,18 +181,18 @@ class BlockRunner {
     // Rows see keys up to their own position: the last row sees the most.
     const int tokens = std::min(position(rows_ - 1) + 1 - tile_start, page_tokens);
     const KvLayerPolicy& policy = run_.policy;
-    const float* keys = load_tile(policy.key.dtype, bytes + run_.key_offset,
-                                  static_cast<std::int64_t>(page_tokens) * head_dim_, keys_);
-    const float* values = load_tile(policy.value.dtype, bytes + run_.value_offset,
-                                    static_cast<std::int64_t>(tokens) * head_dim_, values_);
     load_scales(policy.key, bytes + run_.key_scale_offset,
                 args_.softmax_scale * static_key_scale(args_.layer, block_.kv_head), key_scales_);
-    const bool scaled_values = policy.value.scales == KvScales::dynamic;
-    if (scaled_values)
+    const bool scaled_values = policy.value.scales == KvScales::dynamic ||
+                               (policy.value.dtype == KvDtype::fp8 && kernels_.fp8_divisor != 1);
+    if (scaled_values) {
       load_scales(policy.value, bytes + run_.value_scale_offset, 1.0f, value_scales_);
+    }
 
-    kernels_.multiply(query_, head_dim_, keys, page_tokens, scores_, page_tokens, nullptr, rows_,
-                      head_dim_, page_tokens);
+    const std::byte* next = next_tile(tile_start);
+    multiply_tile({policy.key.dtype, bytes + run_.key_offset,
+                   next == nullptr ? nullptr : next + run_.key_offset},
+                  query_, head_dim_, nullptr, head_dim_, page_tokens, scores_);
     for (int row = 0; row < rows_; ++row) {
       SoftmaxTile tile;
       tile.scores = scores_ + static_cast<std::ptrdiff_t>(row) * page_tokens;
@@ -202,8 +204,37 @@ class BlockRunner {
       tile.sum = state.sum + row;
       alpha_[row] = kernels_.softmax_tile(tile);
     }
-    kernels_.multiply(scores_, page_tokens, values, head_dim_, state.output, head_dim_, alpha_,
-                      rows_, tokens, head_dim_);
+    multiply_tile({policy.value.dtype, bytes + run_.value_offset,
+                   next == nullptr ? nullptr : next + run_.value_offset},
+                  scores_, page_tokens, alpha_, tokens, head_dim_, state.output);
+  }
+
+  // The run that follows in this block's chunk, or null.
+  const std::byte* next_tile(std::int32_t tile_start) const {
+    const std::int32_t next = tile_start + page_tokens;
+    if (next > position(rows_ - 1) || next % attention_chunk_tokens == 0) return nullptr;
+    return args_.layer.run(
+        block_.sequence->pages[static_cast<std::size_t>(args_.group)][next / page_tokens],
+        block_.kv_head);
+  }
+
+  struct StoredTile {
+    KvDtype dtype;
+    const std::byte* data;  // [depth][columns]
+    const std::byte* next;  // what will be read after it, or null
+  };
+
+  // AttentionKernels::multiply over a stored tile: by few rows straight, else decoded once for all.
+  void multiply_tile(const StoredTile& tile, const float* a, int a_stride, const float* scale,
+                     int depth, int columns, float* c) {
+    if (direct_) {
+      kernels_.multiply_stored(tile.dtype, a, a_stride, tile.data, tile.next, c, scale, rows_,
+                               depth, columns);
+      return;
+    }
+    const float* b =
+        load_tile(tile.dtype, tile.data, static_cast<std::int64_t>(depth) * columns, tile_);
+    kernels_.multiply(a, a_stride, b, columns, c, columns, scale, rows_, depth, columns);
   }
 
   template <typename State>
@@ -239,8 +270,8 @@ class BlockRunner {
   int heads_;
   int rows_;
   int window_;
-  float* keys_ = nullptr;
-  float* values_ = nullptr;
+  bool direct_;
+  float* tile_ = nullptr;
   float* query_ = nullptr;
   float* scores_ = nullptr;
   float* alpha_ = nullptr;
@@ -250,12 +281,14 @@ class BlockRunner {
   float* total_memory_ = nullptr;
 };
 
-std::vector<Block> make_blocks(const AttentionArgs& args) {
+// Into a vector that is kept between calls: no allocation per step.
+void make_blocks(const AttentionArgs& args, std::vector<Block>* made) {
   const KvLayerGeometry& geometry = args.layer.group->geometry;
   const int heads = args.query_heads / geometry.kv_heads;
   const int most_rows = geometry.head_dim > 128 ? rows_per_wide_block : rows_per_block;
   const std::int32_t most_tokens = std::max(most_rows / heads, 1);
-  std::vector<Block> blocks;
+  std::vector<Block>& blocks = *made;
+  blocks.clear();
   std::size_t partials = 0;
   for (const SequenceRows& sequence : args.sequences) {
     for (std::int32_t row = 0; row < sequence.rows; row += most_tokens) {
@@ -276,7 +309,6 @@ std::vector<Block> make_blocks(const AttentionArgs& args) {
       }
     }
   }
-  return blocks;
 }
 
 const AttentionKernels& select_kernels(InstructionSet set) {
@@ -355,7 +387,8 @@ void run_split_blocks(const OpContext& context, const AttentionArgs& args,
 
 void attention_cpu(const OpContext& context, const AttentionArgs& args) {
   const AttentionKernels& kernels = select_kernels(context.instruction_set);
-  const std::vector<Block> blocks = make_blocks(args);
+  thread_local std::vector<Block> blocks;
+  make_blocks(args, &blocks);
   std::int64_t chunks = 0;
   for (const Block& block : blocks) chunks += block.last_chunk - block.first_chunk;
   const auto count = static_cast<std::int64_t>(blocks.size());

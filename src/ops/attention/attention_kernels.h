@@ -1,6 +1,7 @@
 // The inner loops of CPU attention, one table per instruction set. Internal to src/ops/attention.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kv/kv_dtype.h"
@@ -20,6 +21,10 @@ struct SoftmaxTile {
 };
 
 struct AttentionKernels {
+  // e4m3 elements are decoded to their value / fp8_divisor: an exact power of two that costs
+  // nothing in the scales, which must hold it.
+  float fp8_divisor;
+
   // Stored elements to floats; count is a multiple of 8.
   void (*decode)(KvDtype dtype, const std::byte* stored, std::int64_t count, float* out);
 
@@ -27,6 +32,14 @@ struct AttentionKernels {
   // ascending k for each output, so that blocking changes no bit. columns is a multiple of 8.
   void (*multiply)(const float* a, int a_stride, const float* b, int b_stride, float* c,
                    int c_stride, const float* scale, int rows, int depth, int columns);
+
+  // The same sums with b as it is stored, [depth][columns] of dtype, and c as [rows][columns]; 1 to
+  // attention_direct_rows rows, columns a multiple of 16. `next_b` (or null) is what will be asked
+  // for next, laid out alike: fetched into the caches meanwhile. Null where decoding into a buffer
+  // first is as fast.
+  void (*multiply_stored)(KvDtype dtype, const float* a, int a_stride, const std::byte* b,
+                          const std::byte* next_b, float* c, const float* scale, int rows,
+                          int depth, int columns);
 
   // One step of the online softmax: weights p_j = exp(s_j - m) with m the new running maximum,
   // times the value's scale; sum = sum * alpha + sum_j p_j. Returns alpha = exp(old m - m), by
@@ -37,6 +50,9 @@ struct AttentionKernels {
   // exp with the same bits as in softmax_tile.
   float (*exponential)(float x);
 };
+
+// Query heads of a KV head that decode takes through the stored cache at once.
+inline constexpr int attention_direct_rows = 12;
 
 const AttentionKernels& attention_kernels_portable();
 const AttentionKernels& attention_kernels_avx2();

@@ -100,7 +100,12 @@ float exponential(float x) { return portable_exp(x); }
 }  // namespace
 
 const AttentionKernels& attention_kernels_portable() {
-  static const AttentionKernels kernels = {decode, multiply, softmax_tile, exponential};
+  static const AttentionKernels kernels = {.fp8_divisor = 1,
+                                           .decode = decode,
+                                           .multiply = multiply,
+                                           .multiply_stored = nullptr,
+                                           .softmax_tile = softmax_tile,
+                                           .exponential = exponential};
   return kernels;
 }
 

@@ -178,6 +178,41 @@ TEST_P(AttentionTest, ASplitContextGivesTheBitsOfAWholeOne) {
   }
 }
 
+// A NaN of a key or value that a row sees reaches that row, on the path of decode as on prefill's.
+TEST_P(AttentionTest, ANanInTheCacheReachesTheRowsThatSeeIt) {
+  for (const char* dtype : {"fp8", "bfloat16"}) {
+    for (const bool in_key : {true, false}) {
+      ThreadPool pool(1);
+      OpContext context{&pool, GetParam()};
+      PagedCache cache(
+          {.kv_heads = 1, .head_dim = 64, .window = 0, .dtype = dtype, .scales = "auto"}, {100});
+      std::vector<float> key = random_floats(100 * 64, 1);
+      std::vector<float> value = random_floats(100 * 64, 2);
+      const std::size_t spoiled = 70 * 64 + 5;
+      (in_key ? key : value)[spoiled] = std::nanf("");
+      KvWriteCounters counters;
+      cache.write(context, key, value, {cache.rows(0, 0, 100, 0)}, &counters);
+      const std::vector<float> query = random_floats(100 * 64, 3);
+      std::vector<float> output(100 * 64, 0.0f);
+      AttentionArgs args;
+      args.query = query.data();
+      args.output = output.data();
+      args.query_stride = 64;
+      args.output_stride = 64;
+      args.query_heads = 1;
+      args.softmax_scale = 0.125f;
+      args.layer = cache.layer();
+      for (std::int32_t row = 0; row < 100; ++row) {
+        const std::vector<SequenceRows> one = {cache.rows(0, row, 1, row)};
+        args.sequences = one;
+        attention(context, args);
+        EXPECT_EQ(std::isnan(output[static_cast<std::size_t>(row) * 64 + 5]), row >= 70)
+            << dtype << (in_key ? " key, row " : " value, row ") << row;
+      }
+    }
+  }
+}
+
 // A sink: one key takes nearly all the weight. Large scores neither overflow nor vanish.
 TEST_P(AttentionTest, LargeScoresStayFinite) {
   ThreadPool pool(1);
