@@ -20,7 +20,12 @@ double seconds_of(const auto& work) {
 
 MultiplyAddChains* chains_for(const OpContext& context) {
   if constexpr (has_avx2_kernels) {
-    if (context.instruction_set == InstructionSet::avx2) return multiply_add_chains_avx2;
+    const InstructionSet set = context.instruction_set;
+    if (set == InstructionSet::avx512_bf16 && context.arithmetic == Arithmetic::bfloat16) {
+      return multiply_add_chains_avx512_bf16;
+    }
+    if (set >= InstructionSet::avx512) return multiply_add_chains_avx512;
+    if (set == InstructionSet::avx2) return multiply_add_chains_avx2;
   }
   if (context.instruction_set == InstructionSet::portable) return multiply_add_chains_portable;
   throw_no_kernel("bench", context.instruction_set);

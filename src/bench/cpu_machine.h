@@ -21,6 +21,9 @@ CpuRates measure_cpu_rates(const OpContext& context);
 // multiply-add) and adds the chains' sum to `sink`, so that none is left out.
 using MultiplyAddChains = double(std::int64_t rounds, float* sink);
 MultiplyAddChains multiply_add_chains_portable;
-MultiplyAddChains multiply_add_chains_avx2;  // x86-64 builds alone (ops/cpu/dispatch.h)
+// x86-64 builds alone (ops/cpu/dispatch.h):
+MultiplyAddChains multiply_add_chains_avx2;
+MultiplyAddChains multiply_add_chains_avx512;
+MultiplyAddChains multiply_add_chains_avx512_bf16;
 
 }  // namespace octet

@@ -69,12 +69,16 @@ void MachineFlags::apply_to(EngineOptions* options) const {
   if (dtype == "bfloat16") {
     options->arithmetic = Arithmetic::bfloat16;
   } else if (dtype == "auto" || dtype == "float32") {
-    // Without bfloat16 instructions rounding to it costs time and saves none.
     options->arithmetic = Arithmetic::float32;
   } else {
     throw_bad_input("--dtype {}: expected auto, float32 or bfloat16", dtype);
   }
   options->instruction_set = parse_instruction_set(instruction_set);
+  // Without fast bfloat16 instructions rounding to it costs time and saves none.
+  if (dtype == "auto" && options->instruction_set == InstructionSet::avx512_bf16 &&
+      prefers_bfloat16()) {
+    options->arithmetic = Arithmetic::bfloat16;
+  }
   options->threads = threads;
 }
 

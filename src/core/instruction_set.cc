@@ -28,9 +28,25 @@ std::vector<InstructionSet> available_instruction_sets() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && cpu_has_f16c()) {
     sets.push_back(InstructionSet::avx2);
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+      sets.push_back(InstructionSet::avx512);
+      if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vbmi") &&
+          __builtin_cpu_supports("avx512vnni")) {
+        sets.push_back(InstructionSet::avx512_bf16);
+      }
+    }
   }
 #endif
   return sets;
+}
+
+bool prefers_bfloat16() {
+#if defined(__x86_64__)
+  return detect_instruction_set() == InstructionSet::avx512_bf16 && __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
 }
 
 InstructionSet detect_instruction_set() { return available_instruction_sets().back(); }
@@ -41,6 +57,10 @@ std::string_view name_of(InstructionSet set) {
       return "portable";
     case InstructionSet::avx2:
       return "avx2";
+    case InstructionSet::avx512:
+      return "avx512";
+    case InstructionSet::avx512_bf16:
+      return "avx512_bf16";
   }
   return "?";
 }
@@ -52,7 +72,7 @@ InstructionSet parse_instruction_set(std::string_view name) {
     if (name_of(set) == name) return set;
     valid.push_back(name_of(set));
   }
-  if (name == "avx2") {
+  if (name == "avx2" || name == "avx512" || name == "avx512_bf16") {
     throw_unsupported("--instruction-set {}: this machine or build has only {}", name,
                       fmt::join(valid, ", "));
   }

@@ -26,7 +26,7 @@ void validate(const GatedActivationArgs& args) {
 GatedActivationRange* kernel_for(InstructionSet set, Activation activation) {
   if (set == InstructionSet::portable) return gated_activation_portable(activation);
   if constexpr (has_avx2_kernels) {
-    if (set == InstructionSet::avx2) return gated_activation_avx2(activation);
+    if (set >= InstructionSet::avx2) return gated_activation_avx2(activation);
   }
   throw_no_kernel("gated_activation", set);
 }

@@ -224,7 +224,8 @@ const AttentionKernels& attention_kernels_avx2() {
                                            .multiply = multiply,
                                            .multiply_stored = multiply_stored_avx2,
                                            .softmax_tile = softmax_tile,
-                                           .exponential = exponential};
+                                           .exponential = exponential,
+                                           .pairs = nullptr};
   return kernels;
 }
 

@@ -7,6 +7,8 @@
 
 #include "core/bfloat16.h"
 #include "ops/attention/attention_kernels.h"
+#include "ops/cpu/dispatch.h"
+#include "ops/cpu/scratch.h"
 #include "ops/quantize/hadamard.h"
 
 namespace octet {
@@ -60,6 +62,7 @@ class BlockRunner {
         heads_(args.query_heads / args.layer.group->geometry.kv_heads),
         rows_(block.tokens * heads_),
         window_(args.layer.group->geometry.window),
+        pairs_(pairs_for(kernels)),
         direct_(kernels.multiply_stored != nullptr && rows_ <= attention_direct_rows &&
                 head_dim_ % 16 == 0) {}
 
@@ -67,7 +70,9 @@ class BlockRunner {
 
   static std::size_t scratch_floats(int rows, int head_dim) {
     const auto tile = static_cast<std::size_t>(page_tokens) * static_cast<std::size_t>(head_dim);
-    return static_cast<std::size_t>(rows) * (static_cast<std::size_t>(head_dim) + page_tokens + 1) +
+    // Queries and scores once more, rounded to bfloat16.
+    return static_cast<std::size_t>(rows) *
+               (3 * (static_cast<std::size_t>(head_dim) + page_tokens) / 2 + 1) +
            tile + 2 * page_tokens + 2 * SoftmaxState::floats(rows, head_dim);
   }
 
@@ -83,6 +88,11 @@ class BlockRunner {
     tile_ = take(tile);
     query_ = take(rows * static_cast<std::size_t>(head_dim_));
     scores_ = take(rows * page_tokens);
+    if (pairs_ != nullptr) {
+      rounded_query_ =
+          reinterpret_cast<std::uint16_t*>(take(rows * static_cast<std::size_t>(head_dim_) / 2));
+      rounded_weights_ = reinterpret_cast<std::uint16_t*>(take(rows * page_tokens / 2));
+    }
     alpha_ = take(rows);
     key_scales_ = take(page_tokens);
     value_scales_ = take(page_tokens);
@@ -93,6 +103,9 @@ class BlockRunner {
       std::copy_n(args_.query + source_row(row) * args_.query_stride + source_head(row) * head_dim_,
                   head_dim_, query);
       if (run_.policy.rotates_keys()) hadamard_rotate(query, head_dim_);
+    }
+    if (pairs_ != nullptr) {
+      pairs_->round(query_, static_cast<std::int64_t>(rows_) * head_dim_, rounded_query_);
     }
   }
 
@@ -190,9 +203,14 @@ class BlockRunner {
     }
 
     const std::byte* next = next_tile(tile_start);
-    multiply_tile({policy.key.dtype, bytes + run_.key_offset,
-                   next == nullptr ? nullptr : next + run_.key_offset},
-                  query_, head_dim_, nullptr, head_dim_, page_tokens, scores_);
+    if (pairs_ != nullptr) {
+      multiply_pairs(policy.key.dtype, bytes + run_.key_offset, rounded_query_, head_dim_, nullptr,
+                     head_dim_, page_tokens, scores_);
+    } else {
+      multiply_tile({policy.key.dtype, bytes + run_.key_offset,
+                     next == nullptr ? nullptr : next + run_.key_offset},
+                    query_, head_dim_, nullptr, head_dim_, page_tokens, scores_);
+    }
     for (int row = 0; row < rows_; ++row) {
       SoftmaxTile tile;
       tile.scores = scores_ + static_cast<std::ptrdiff_t>(row) * page_tokens;
@@ -204,9 +222,32 @@ class BlockRunner {
       tile.sum = state.sum + row;
       alpha_[row] = kernels_.softmax_tile(tile);
     }
+    if (pairs_ != nullptr) {
+      pairs_->round(scores_, static_cast<std::int64_t>(rows_) * page_tokens, rounded_weights_);
+      multiply_pairs(policy.value.dtype, bytes + run_.value_offset, rounded_weights_, page_tokens,
+                     alpha_, tokens, head_dim_, state.output);
+      return;
+    }
     multiply_tile({policy.value.dtype, bytes + run_.value_offset,
                    next == nullptr ? nullptr : next + run_.value_offset},
                   scores_, page_tokens, alpha_, tokens, head_dim_, state.output);
+  }
+
+  // Whether every stored key and value is a bfloat16, so that products of pairs are exact.
+  const AttentionPairKernels* pairs_for(const AttentionKernels& kernels) const {
+    const auto exact = [](KvDtype dtype) {
+      return dtype == KvDtype::bfloat16 || dtype == KvDtype::fp8 || dtype == KvDtype::int8;
+    };
+    const KvLayerPolicy& policy = run_.policy;
+    const bool fits = head_dim_ % 64 == 0 && exact(policy.key.dtype) && exact(policy.value.dtype);
+    return fits ? kernels.pairs : nullptr;
+  }
+
+  void multiply_pairs(KvDtype dtype, const std::byte* stored, const std::uint16_t* a, int a_stride,
+                      const float* scale, int depth, int columns, float* c) {
+    auto* pairs = reinterpret_cast<std::uint16_t*>(tile_);
+    pairs_->decode(dtype, stored, depth, columns, pairs);
+    pairs_->multiply(a, a_stride, pairs, c, scale, rows_, (depth + 1) / 2, columns);
   }
 
   // The run that follows in this block's chunk, or null.
@@ -270,7 +311,10 @@ class BlockRunner {
   int heads_;
   int rows_;
   int window_;
+  const AttentionPairKernels* pairs_;  // null: float32
   bool direct_;
+  std::uint16_t* rounded_query_ = nullptr;
+  std::uint16_t* rounded_weights_ = nullptr;
   float* tile_ = nullptr;
   float* query_ = nullptr;
   float* scores_ = nullptr;
@@ -311,19 +355,23 @@ void make_blocks(const AttentionArgs& args, std::vector<Block>* made) {
   }
 }
 
-const AttentionKernels& select_kernels(InstructionSet set) {
-#if defined(__x86_64__)
-  if (set == InstructionSet::avx2) return attention_kernels_avx2();
-#endif
-  static_cast<void>(set);
-  return attention_kernels_portable();
+const AttentionKernels& select_kernels(const OpContext& context) {
+  if constexpr (has_avx2_kernels) {
+    const InstructionSet set = context.instruction_set;
+    if (set == InstructionSet::avx512_bf16 && context.arithmetic == Arithmetic::bfloat16) {
+      return attention_kernels_avx512_bf16();
+    }
+    if (set >= InstructionSet::avx512) return attention_kernels_avx512();
+    if (set == InstructionSet::avx2) return attention_kernels_avx2();
+  }
+  if (context.instruction_set == InstructionSet::portable) return attention_kernels_portable();
+  throw_no_kernel("attention", context.instruction_set);
 }
 
 // Grown once and kept: no allocation per step.
 float* thread_scratch(std::size_t floats) {
-  thread_local std::vector<float> memory;
-  if (memory.size() < floats) memory.resize(floats);
-  return memory.data();
+  thread_local Scratch memory;
+  return static_cast<float*>(memory.reserve(floats * sizeof(float)));
 }
 
 void run_whole_blocks(const OpContext& context, const AttentionArgs& args,
@@ -386,7 +434,7 @@ void run_split_blocks(const OpContext& context, const AttentionArgs& args,
 }  // namespace
 
 void attention_cpu(const OpContext& context, const AttentionArgs& args) {
-  const AttentionKernels& kernels = select_kernels(context.instruction_set);
+  const AttentionKernels& kernels = select_kernels(context);
   thread_local std::vector<Block> blocks;
   make_blocks(args, &blocks);
   std::int64_t chunks = 0;

@@ -20,6 +20,22 @@ struct SoftmaxTile {
   float* sum = nullptr;      // running
 };
 
+// Products of bfloat16 pairs with float32 sums, for Arithmetic::bfloat16 where keys and values are
+// exact in bfloat16 (int8, fp8 and bfloat16 itself). Depth is taken two at a time; columns is a
+// multiple of 64.
+struct AttentionPairKernels {
+  // To bfloat16, nearest even; count is a multiple of 16.
+  void (*round)(const float* x, std::int64_t count, std::uint16_t* out);
+  // [depth][columns] as stored to [ceil(depth / 2)][columns][2]; e4m3 / fp8_divisor. An odd depth
+  // is made even by zeros.
+  void (*decode)(KvDtype dtype, const std::byte* stored, int depth, int columns,
+                 std::uint16_t* pairs);
+  // c[r][n] = (scale ? c[r][n] * scale[r] : 0) + the products of a[r] and column n, one chain over
+  // ascending pairs for each output. c is [rows][columns].
+  void (*multiply)(const std::uint16_t* a, int a_stride, const std::uint16_t* pairs, float* c,
+                   const float* scale, int rows, int pair_count, int columns);
+};
+
 struct AttentionKernels {
   // e4m3 elements are decoded to their value / fp8_divisor: an exact power of two that costs
   // nothing in the scales, which must hold it.
@@ -49,12 +65,18 @@ struct AttentionKernels {
 
   // exp with the same bits as in softmax_tile.
   float (*exponential)(float x);
+
+  // Null where the instruction set multiplies no bfloat16.
+  const AttentionPairKernels* pairs;
 };
 
 // Query heads of a KV head that decode takes through the stored cache at once.
 inline constexpr int attention_direct_rows = 12;
 
 const AttentionKernels& attention_kernels_portable();
+// x86-64 builds alone (ops/cpu/dispatch.h):
 const AttentionKernels& attention_kernels_avx2();
+const AttentionKernels& attention_kernels_avx512();
+const AttentionKernels& attention_kernels_avx512_bf16();
 
 }  // namespace octet

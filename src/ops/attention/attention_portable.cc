@@ -105,7 +105,8 @@ const AttentionKernels& attention_kernels_portable() {
                                            .multiply = multiply,
                                            .multiply_stored = nullptr,
                                            .softmax_tile = softmax_tile,
-                                           .exponential = exponential};
+                                           .exponential = exponential,
+                                           .pairs = nullptr};
   return kernels;
 }
 

@@ -7,8 +7,8 @@
 
 namespace octet {
 
-// Whether this build holds the *_avx2.cc kernels: a condition for `if constexpr`, which leaves
-// their symbols unreferenced where they do not exist.
+// Whether this build holds the *_avx2.cc and *_avx512*.cc kernels: a condition for `if constexpr`,
+// which leaves their symbols unreferenced where they do not exist.
 #if defined(__x86_64__)
 inline constexpr bool has_avx2_kernels = true;
 #else

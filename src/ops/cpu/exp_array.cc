@@ -11,7 +11,7 @@ void exp_array(InstructionSet set, const float* x, float* y, std::int64_t count)
     return;
   }
   if constexpr (has_avx2_kernels) {
-    if (set == InstructionSet::avx2) return exp_array_avx2(x, y, count);
+    if (set >= InstructionSet::avx2) return exp_array_avx2(x, y, count);
   }
   throw_no_kernel("exp_array", set);
 }

@@ -59,9 +59,14 @@ void validate(const LinearArgs& args) {
   validate_scales(args);
 }
 
-const LinearKernels& kernels_for(InstructionSet set) {
+const LinearKernels& kernels_for(const OpContext& context) {
+  const InstructionSet set = context.instruction_set;
   if (set == InstructionSet::portable) return linear_kernels_portable();
   if constexpr (has_avx2_kernels) {
+    if (set == InstructionSet::avx512_bf16 && context.arithmetic == Arithmetic::bfloat16) {
+      return linear_kernels_avx512_bf16();
+    }
+    if (set >= InstructionSet::avx512) return linear_kernels_avx512();
     if (set == InstructionSet::avx2) return linear_kernels_avx2();
   }
   throw_no_kernel("linear", set);
@@ -71,7 +76,7 @@ const LinearKernels& kernels_for(InstructionSet set) {
 
 void linear(const OpContext& context, const LinearArgs& args) {
   validate(args);
-  linear_cpu(context, kernels_for(context.instruction_set), args);
+  linear_cpu(context, kernels_for(context), args);
 }
 
 }  // namespace octet

@@ -18,8 +18,9 @@ namespace octet {
 //   y: [rows, N] float32, row stride `y_stride`; overwritten; no part of x
 // Determinism: the sum of one output runs in an order that depends on K alone, never on rows, N,
 // the threads or the caller's split: the same row gives the same bits alone or among 512. With
-// Arithmetic::bfloat16 x and the decoded W are rounded to bfloat16 first; sums are float32. Throws
-// Error{internal} where shapes or strides do not fit.
+// Arithmetic::bfloat16 x and the decoded W are rounded to bfloat16 first; sums are float32 (where
+// the instruction set has BF16 dot products, these flush what binary32 would hold as subnormal).
+// Throws Error{internal} where shapes or strides do not fit.
 struct LinearArgs {
   const float* x = nullptr;
   std::int64_t rows = 0;

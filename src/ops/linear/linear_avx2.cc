@@ -138,6 +138,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = panel_outputs,
                                    .direct_rows = direct_rows_avx2,
+                                   .direct_bfloat16 = false,
                                    .k_step = k_step_avx2,
                                    .packed_bytes = sizeof(float),
                                    .pack_rows = pack_rows,

@@ -187,7 +187,8 @@ void linear_cpu(const OpContext& context, const LinearKernels& kernels, const Li
              .padded_k = ceil_divide(k, kernels.k_step) * kernels.k_step,
              .row_bytes = k / traits.block_elements * traits.block_bytes};
   if (job.outputs == 0 || args.rows == 0) return;
-  if (args.rows <= kernels.direct_rows && context.arithmetic == Arithmetic::float32) {
+  const bool has_direct = context.arithmetic == Arithmetic::float32 || kernels.direct_bfloat16;
+  if (args.rows <= kernels.direct_rows && has_direct) {
     job.rows = args.rows;
     run_direct(context, job);
   } else {

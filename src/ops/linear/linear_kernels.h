@@ -4,8 +4,8 @@
 // Order of a sum: K is padded with zeros to a multiple of `k_step`; eight float32 lanes each sum
 // the products of k = lane (mod 8) in ascending k; then the lanes are added as
 //   ((l0 + l2) + (l1 + l3)) + ((l4 + l6) + (l5 + l7)),
-// and last the bias. A kernel set may choose another order (AVX-512's BF16 dot products will) but
-// must keep to it in `multiply` and `multiply_direct` alike.
+// and last the bias. A kernel set may choose another order (those of AVX-512 do, see their files)
+// but must keep to it in `multiply` and `multiply_direct` alike.
 #pragma once
 
 #include <cstddef>
@@ -41,6 +41,7 @@ struct LinearKernels {
   int tile_rows;             // most rows that one packed tile of x holds
   int panel_outputs;         // outputs of one decoded panel
   int direct_rows;           // up to so many rows, weights are decoded in registers
+  bool direct_bfloat16;      // in Arithmetic::bfloat16 too
   int k_step;                // K is padded to a multiple of this
   std::size_t packed_bytes;  // of one element in a packed tile or panel
 
@@ -53,7 +54,8 @@ struct LinearKernels {
   void (*multiply)(const void* packed, int rows, const void* panels, std::int64_t outputs,
                    std::int64_t padded_k, const OutputTile& tile);
   // The same sums for 1 to direct_rows rows straight from the stored weights. Arithmetic::float32
-  // alone: rounding each weight anew would cost more than decoding it into a panel.
+  // alone unless direct_bfloat16: where there is no instruction for it, rounding each weight anew
+  // costs more than decoding it into a panel.
   void (*multiply_direct)(const void* packed, int rows, const WeightRows& weights,
                           const OutputTile& tile);
 };
@@ -62,6 +64,9 @@ struct LinearKernels {
 inline constexpr int max_outputs_per_multiply = 48;
 
 const LinearKernels& linear_kernels_portable();
-const LinearKernels& linear_kernels_avx2();  // x86-64 builds alone (ops/cpu/dispatch.h)
+// x86-64 builds alone (ops/cpu/dispatch.h):
+const LinearKernels& linear_kernels_avx2();
+const LinearKernels& linear_kernels_avx512();
+const LinearKernels& linear_kernels_avx512_bf16();  // Arithmetic::bfloat16 alone
 
 }  // namespace octet

@@ -119,6 +119,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = panel_outputs,
                                    .direct_rows = 0,
+                                   .direct_bfloat16 = false,
                                    .k_step = k_step,
                                    .packed_bytes = sizeof(float),
                                    .pack_rows = pack_rows,

@@ -25,7 +25,7 @@ void validate(const RmsNormArgs& args) {
 RmsNormRow* kernel_for(InstructionSet set) {
   if (set == InstructionSet::portable) return rms_norm_row_portable;
   if constexpr (has_avx2_kernels) {
-    if (set == InstructionSet::avx2) return rms_norm_row_avx2;
+    if (set >= InstructionSet::avx2) return rms_norm_row_avx2;
   }
   throw_no_kernel("rms_norm", set);
 }

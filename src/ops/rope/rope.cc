@@ -37,7 +37,7 @@ void validate(const RopeArgs& args) {
 const RopeKernels& kernels_for(InstructionSet set) {
   if (set == InstructionSet::portable) return rope_kernels_portable();
   if constexpr (has_avx2_kernels) {
-    if (set == InstructionSet::avx2) return rope_kernels_avx2();
+    if (set >= InstructionSet::avx2) return rope_kernels_avx2();
   }
   throw_no_kernel("rope", set);
 }
