@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "server/api_error.h"
@@ -174,7 +175,7 @@ TEST(ApiRequest, ValuesOutOfRangeAreRefusedByName) {
                                                {"response_format", "{\"type\":\"json_object\"}"},
                                                {"skip_special_tokens", "false"},
                                                {"min_tokens", "-1"}}) {
-    const std::string field = "\"" + std::string(wrong.field) + "\":" + wrong.value;
+    const std::string field = fmt::format("\"{}\":{}", wrong.field, wrong.value);
     EXPECT_EQ(refusal([&] { completion(field); }).param(), wrong.field) << field;
     EXPECT_EQ(refusal([&] { chat(field); }).param(), wrong.field) << field;
   }

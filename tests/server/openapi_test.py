@@ -4,6 +4,7 @@ it does not allow is refused."""
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from octet_server import SMALL, OctetServer, use_test_packages
@@ -27,7 +28,9 @@ CHECKS = [
 
 class OpenApi(unittest.TestCase):
     def test_schemathesis_finds_nothing(self):
-        with OctetServer(SMALL, "--max-num-seqs", "32", "--max-model-len", "96") as server:
+        # The folder is for what schemathesis leaves behind.
+        flags = ["--max-num-seqs", "32", "--max-model-len", "96"]
+        with tempfile.TemporaryDirectory() as folder, OctetServer(SMALL, *flags) as server:
             command = [
                 str(pathlib.Path(sys.executable).parent / "schemathesis"),
                 "run", server.url + "/openapi.json",
@@ -40,8 +43,8 @@ class OpenApi(unittest.TestCase):
                 "--no-color",
             ]
             result = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240,
-                check=False,
+                command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=240, check=False,
             )
             self.assertEqual(result.returncode, 0, result.stdout[-8000:] + result.stderr[-2000:])
             self.assertIsNone(server.process.poll())
