@@ -13,7 +13,7 @@ namespace octet {
 
 class SpecialTokenMatcher {
  public:
-  // A longer text is refused by BytePairTokenizer, so that a search costs at most this much a byte.
+  // A longer text is refused where tokens are read: a search costs at most this much a byte.
   static constexpr std::size_t longest_text = 256;
 
   struct Token {
