@@ -17,13 +17,22 @@ from typing import Any, Iterator
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 
-def load(path: Path, rope_scaling: dict[str, float] | None) -> torch.nn.Module:
+def load(path: Path, golden: dict[str, Any]) -> torch.nn.Module:
+    rope_scaling = golden.get("rope_scaling")
+    config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
+    # Where the loader passes over keys of the file.
+    for key, value in golden.get("transformers_config", {}).items():
+        setattr(config, key, value)
     model = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
+        path.parent,
+        config=config,
+        gguf_file=path.name,
+        dtype=torch.float32,
+        attn_implementation="eager",
     ).eval()
     if rope_scaling:
         # The loader passes over rope_freqs.weight: state Llama 3's formula in the config instead,
@@ -46,7 +55,7 @@ def golden_values(prompt: dict[str, Any], probe_ids: list[int]) -> Iterator[tupl
         yield position, slice(None), row
     for probe in prompt.get("probes", []):
         yield probe["position"], probe_ids, probe["logits"]
-    for step in prompt.get("steps", []):
+    for step in prompt.get("steps", []) + prompt.get("rows", []):
         ids, logits = zip(*step["top"])
         yield step["position"], list(ids), logits
 
@@ -55,7 +64,10 @@ def largest_difference(
     model: torch.nn.Module, prompt: dict[str, Any], probe_ids: list[int]
 ) -> float:
     # The last id of a continuation is an answer, not an input.
-    tokens = prompt["ids"] if "positions" in prompt else (prompt["prompt_ids"] + prompt["ids"])[:-1]
+    if "prompt_ids" in prompt:
+        tokens = (prompt["prompt_ids"] + prompt["ids"])[:-1]
+    else:
+        tokens = prompt["ids"]
     with torch.no_grad():
         logits = model(torch.tensor([tokens])).logits[0].numpy()
     differences = [
@@ -76,7 +88,7 @@ def main() -> int:
     for pair in arguments.pairs:
         model_path, _, golden_path = pair.rpartition(":")
         golden = json.loads(Path(golden_path).read_text("utf-8"))
-        model = load(Path(model_path), golden.get("rope_scaling"))
+        model = load(Path(model_path), golden)
         for prompt in golden["prompts"]:
             difference = largest_difference(model, prompt, golden.get("probe_ids", []))
             failed |= not difference <= arguments.tolerance

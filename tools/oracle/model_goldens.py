@@ -5,6 +5,9 @@ model_goldens.py MODEL.gguf OUT.json --prompts smollm2|qwen2.5-coder [--float64-
     and continuation) the best logits at each generated position.
 model_goldens.py MODEL.gguf OUT.json --sample TEXT_FILE
     Teacher-forced over a text: ids, and the best logits at some forty positions.
+model_goldens.py MODEL.gguf OUT.json --spans TEXT_FILE
+    Teacher-forced over two spans of a text, of 600 and of 3,000 tokens: ids, and the best logits at
+    sixty positions of each. For models whose window or context ends within the longer one.
 
 --compare FILE holds the ids and continuations against an earlier golden file of this shape: a list
 "prompts" of objects with "name", "prompt_ids" and continuation "ids" (or "fp32": {"ids"}).
@@ -26,6 +29,8 @@ from reference_forward import ReferenceModel, log_softmax
 TOP = 8
 PROBE_COUNT, PROBE_POSITIONS, PROBE_SEED = 64, 4, 20240917
 SAMPLE_POSITIONS, SAMPLE_TOP = 40, 5
+# Name, first character of the text, tokens, and every how many of them a row is kept.
+SPANS = [("600", 20000, 600, 10), ("3000", 0, 3000, 50)]
 
 # A prompt is a text, or a list of messages for the model's chat template.
 PROMPTS: dict[str, dict[str, Any]] = {
@@ -186,6 +191,72 @@ def sample_file(arguments: argparse.Namespace, model: ReferenceModel) -> dict[st
     }
 
 
+def plausible_ids(model: ReferenceModel, text: str, count: int) -> list[int]:
+    """Ids of a text by the longest piece that fits, after the beginning-of-text token.
+
+    Not what the model's tokenizer gives, but as good a text for two forwards to agree on, and it
+    leaves the tokenizer out of the comparison.
+    """
+    pieces = model.metadata("tokenizer.ggml.tokens")
+    by_text = {piece: i for i, piece in enumerate(pieces)}
+    longest = 32
+    text = text.replace(" ", "\u2581")
+    ids, at = [model.metadata("tokenizer.ggml.bos_token_id")], 0
+    while len(ids) < count:
+        size = next(n for n in range(longest, 0, -1) if text[at : at + n] in by_text)
+        ids.append(by_text[text[at : at + size]])
+        at += size
+    return ids
+
+
+def span_golden(model: ReferenceModel, text: str, span: tuple[str, int, int, int]) -> dict[str, Any]:
+    name, start, count, every = span
+    ids = plausible_ids(model, text[start:], count)
+    positions = list(range(every - 1, count, every))
+    logits = model.forward(ids, rows=positions)
+    probes = probe_ids(model.vocabulary_size)
+    return {
+        "name": name,
+        "ids": ids,
+        "every": every,
+        "rows": [
+            {
+                "position": position,
+                "argmax": int(np.argmax(row)),
+                "gap": significant([top_gap(row)], 5)[0],
+                "top": top(row, TOP),
+            }
+            for position, row in zip(positions, logits)
+        ],
+        "probes": [
+            {"position": positions[i], "logits": significant(logits[i, probes], 7)}
+            for i in np.linspace(0, len(positions) - 1, PROBE_POSITIONS).astype(int)
+        ],
+    }
+
+
+def spans_file(arguments: argparse.Namespace, model: ReferenceModel) -> dict[str, Any]:
+    text = arguments.spans.read_text("utf-8")
+    goldens = [span_golden(model, text, span) for span in SPANS]
+    shortest = goldens[0]
+    positions = [row["position"] for row in shortest["rows"]]
+    exact = ReferenceModel(arguments.model, np.float64).forward(shortest["ids"], rows=positions)
+    rounded = model.forward(shortest["ids"], rows=positions)
+    return {
+        "text": arguments.spans.name,
+        "fields": {
+            "ids": "the longest pieces that fit the text, not what the model's tokenizer gives",
+            "rows": "after each `every`-th token: argmax, gap (best minus second-best logit) and "
+            "the largest logits as [id, logit]",
+            "probes": FIELDS["probes"],
+            "float32_to_float64": "largest difference of two logits of the first span",
+        },
+        "float32_to_float64": significant([np.abs(exact - rounded).max()], 3)[0],
+        "probe_ids": probe_ids(model.vocabulary_size),
+        "prompts": goldens,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path)
@@ -193,6 +264,7 @@ def main() -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompts", choices=sorted(PROMPTS))
     source.add_argument("--sample", type=Path, metavar="TEXT_FILE")
+    source.add_argument("--spans", type=Path, metavar="TEXT_FILE")
     parser.add_argument("--generate", type=int, default=48, metavar="N")
     parser.add_argument("--float64-prompt", metavar="NAME")
     parser.add_argument("--compare", type=Path, metavar="FILE")
@@ -207,7 +279,8 @@ def main() -> None:
             **versions("numpy", "gguf", "tokenizers"),
         },
     }
-    content |= sample_file(arguments, model) if arguments.sample else prompts_file(arguments, model)
+    make = sample_file if arguments.sample else spans_file if arguments.spans else prompts_file
+    content |= make(arguments, model)
     write_golden(arguments.output, content)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from gguf import GGMLQuantizationType as Type
-from gguf import GGUFWriter
+from gguf import GGUFWriter, RopeScalingType
 from gguf.quants import quantize
 
 from gguf_tokenizer import CONTROL, GgufTokenizer
@@ -100,6 +100,10 @@ class Recipe:
     rope_base: float = 10000.0
     norm_epsilon: float = 1e-5
     rope_scaling: Llama3RopeScaling | None = None
+    window: int = 0
+    window_period: int = 6
+    linear_rope_factor: float = 1.0
+    logit_soft_cap: float = 0.0
 
 
 RECIPES = {
@@ -129,6 +133,18 @@ RECIPES = {
         seed=105, architecture="qwen2", layers=3, hidden=64, heads=4, kv_heads=2, head_dim=16,
         feed_forward=96, tied=False, types=[Type.Q5_0, Type.Q8_0, Type.F32, Type.Q4_1],
         rope_base=1000000.0, norm_epsilon=1e-6,
+    ),
+    # A window that is no multiple of a page; the sixth of seven layers is a full one.
+    "gemma3_windows": Recipe(
+        seed=106, architecture="gemma3", layers=7, hidden=64, heads=4, kv_heads=2, head_dim=32,
+        feed_forward=96, tied=True, types=[Type.Q8_0, Type.F32, Type.Q5_0, Type.Q4_1],
+        rope_base=1000000.0, norm_epsilon=1e-6, window=40,
+    ),
+    # As the larger models scale the positions of their full layers; capped logits; one KV head.
+    "gemma3_scaled": Recipe(
+        seed=107, architecture="gemma3", layers=4, hidden=64, heads=4, kv_heads=1, head_dim=16,
+        feed_forward=64, tied=False, types=[Type.F32], rope_base=10000.0, norm_epsilon=1e-6,
+        window=64, window_period=2, linear_rope_factor=8.0, logit_soft_cap=5.0,
     ),
 }  # fmt: skip
 
@@ -169,7 +185,7 @@ def add_vocabulary(writer: GGUFWriter, architecture: str) -> int:
     ordinary = [(token, NORMAL) for token in normal]
     if architecture == "llama":  # as SmolLM2: special tokens first
         vocabulary, pattern = special + ordinary, "smollm"
-    else:  # as Qwen2: special tokens last, then padding
+    else:  # as Qwen2, and for gemma3 too, whose own tokenizer is another matter: special tokens last, then padding
         padding = range(len(ordinary) + len(special), PADDED_VOCABULARY)
         vocabulary = ordinary + special + [(f"[PAD{i}]", UNUSED) for i in padding]
         pattern = "qwen2"
@@ -272,7 +288,16 @@ class Checkpoint:
         writer.add_rope_freq_base(r.rope_base)
         if r.architecture == "llama":
             writer.add_rope_dimension_count(r.head_dim)
-        if r.head_dim * r.heads != r.hidden:
+        if r.window:
+            writer.add_sliding_window(r.window)
+        if r.window and r.window_period != 6:  # as in real files, which leave the usual period out
+            writer.add_sliding_window_pattern(r.window_period)
+        if r.linear_rope_factor != 1:
+            writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(r.linear_rope_factor)
+        if r.logit_soft_cap:
+            writer.add_final_logit_softcapping(r.logit_soft_cap)
+        if r.head_dim * r.heads != r.hidden or r.architecture == "gemma3":
             writer.add_key_length(r.head_dim)
             writer.add_value_length(r.head_dim)
 
@@ -292,6 +317,11 @@ class Checkpoint:
         self._add_matrix(block + "attn_output.weight", r.hidden, q_width, 1.0)
         if r.architecture == "qwen2":
             self._add_biases(block)
+        if r.architecture == "gemma3":
+            self._add_norm(block + "attn_q_norm.weight", r.head_dim)
+            self._add_norm(block + "attn_k_norm.weight", r.head_dim)
+            self._add_norm(block + "post_attention_norm.weight")
+            self._add_norm(block + "post_ffw_norm.weight")
         self._add_norm(block + "ffn_norm.weight")
         self._add_matrix(block + "ffn_gate.weight", r.feed_forward, r.hidden, 1.2)
         self._add_matrix(block + "ffn_up.weight", r.feed_forward, r.hidden, 1.2)
@@ -309,8 +339,8 @@ class Checkpoint:
         for name, bias in (("q", query), ("k", key), ("v", value)):
             self.writer.add_tensor(f"{block}attn_{name}.bias", bias.reshape(-1).astype(np.float32))
 
-    def _add_norm(self, name: str) -> None:
-        weight = 1 + 0.2 * self.random.standard_normal(self.recipe.hidden)
+    def _add_norm(self, name: str, width: int | None = None) -> None:
+        weight = 1 + 0.2 * self.random.standard_normal(width or self.recipe.hidden)
         self.writer.add_tensor(name, weight.astype(np.float32))
 
     def _add_matrix(
@@ -397,6 +427,28 @@ def chat_case(tokenizer: GgufTokenizer) -> dict[str, Any]:
     return {"messages": messages, "rendered": rendered, "ids": ids}
 
 
+def transformers_settings(recipe: Recipe) -> dict[str, Any]:
+    """What transformers' GGUF loader leaves at its own default, though the file says otherwise."""
+    if recipe.architecture != "gemma3":
+        return {}
+    full = [(layer + 1) % recipe.window_period == 0 for layer in range(recipe.layers)]
+    rope = {"rope_type": "default", "rope_theta": recipe.rope_base}
+    if recipe.linear_rope_factor != 1:
+        rope |= {"rope_type": "linear", "factor": recipe.linear_rope_factor}
+    return {
+        "transformers_config": {
+            "query_pre_attn_scalar": recipe.head_dim,
+            "layer_types": ["full_attention" if f else "sliding_attention" for f in full],
+            "rope_parameters": {
+                "full_attention": rope,
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+            "final_logit_softcapping": recipe.logit_soft_cap or None,
+            "tie_word_embeddings": recipe.tied,
+        }
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("output", type=Path, metavar="OUT_DIR")
@@ -424,6 +476,7 @@ def main() -> None:
                     "float32_to_float64": "largest difference of two logits",
                 },
                 "rope_scaling": vars(scaling) if scaling else None,
+                **transformers_settings(recipe),
                 **answers,
             },
         )

@@ -1,4 +1,4 @@
-"""An independent forward pass of llama and qwen2 GGUF checkpoints in plain numpy.
+"""An independent forward pass of llama, qwen2 and gemma3 GGUF checkpoints in plain numpy.
 
 Weights are dequantised by the `gguf` package; everything after that is float32, or float64 where
 asked. The KV cache rounds what it stores by a policy (kv_policies.py) and prefill attends to the
@@ -20,6 +20,9 @@ from gguf.quants import dequantize
 
 from kv_policies import FLOAT32, KvPolicy
 
+# Rows that attend at once: bounds the memory of the scores.
+ATTENTION_ROWS = 512
+
 
 @dataclass(frozen=True)
 class Geometry:
@@ -30,6 +33,13 @@ class Geometry:
     head_dim: int
     norm_epsilon: float
     rope_base: float
+    window: int = 0  # keys that a query of a windowed layer sees, itself included; 0: no such layer
+    window_period: int = 1  # each so many-th layer is a full one
+    softmax_scale: float = 0.0
+    logit_soft_cap: float = 0.0
+
+    def is_windowed(self, layer: int) -> bool:
+        return self.window > 0 and (layer + 1) % self.window_period != 0
 
 
 @dataclass(frozen=True)
@@ -108,10 +118,14 @@ class ReferenceModel:
         self._tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         self._weights: dict[str, np.ndarray] = {}
         self.architecture = self.metadata("general.architecture")
-        if self.architecture not in ("llama", "qwen2"):
+        if self.architecture not in ("llama", "qwen2", "gemma3"):
             raise ValueError(f"architecture {self.architecture!r} is not known here")
         self.geometry = self._read_geometry()
         self.inverse_frequencies = self._read_rope()
+        # Windowed layers rotate by a base of their own, and their positions are never scaled.
+        self.windowed_frequencies = rope_inverse_frequencies(
+            self._key("rope.freq_base_swa", 10000.0), self.geometry.head_dim
+        )
 
     def metadata(self, key: str, missing: Any = None) -> Any:
         fields = self.reader.fields
@@ -127,6 +141,9 @@ class ReferenceModel:
             raise ValueError("keys and values of different sizes are not known here")
         if self._key("rope.dimension_count", head_dim) != head_dim:
             raise ValueError("a partly rotated head is not known here")
+        is_gemma = self.architecture == "gemma3"
+        # Gemma 3 of 62 layers alone scales by hidden / heads; GGUF files do not say it.
+        is_largest = is_gemma and self._key("block_count") == 62
         return Geometry(
             layers=self._key("block_count"),
             hidden_size=hidden,
@@ -135,12 +152,19 @@ class ReferenceModel:
             head_dim=head_dim,
             norm_epsilon=self._key("attention.layer_norm_rms_epsilon"),
             rope_base=self._key("rope.freq_base", 10000.0),
+            window=self._key("attention.sliding_window", 0) if is_gemma else 0,
+            window_period=self._key("attention.sliding_window_pattern", 6) if is_gemma else 1,
+            softmax_scale=(hidden // heads if is_largest else head_dim) ** -0.5,
+            logit_soft_cap=self._key("final_logit_softcapping", 0.0) if is_gemma else 0.0,
         )
 
     def _read_rope(self) -> np.ndarray:
         g = self.geometry
         kind = self._key("rope.scaling.type", "none")
         scaling, divisors = None, None
+        if kind == "linear":
+            plain = rope_inverse_frequencies(g.rope_base, g.head_dim)
+            return plain / self._key("rope.scaling.factor")
         if "rope_freqs.weight" in self._tensors:
             divisors = self.tensor("rope_freqs.weight")
         elif kind == "llama3":
@@ -192,27 +216,44 @@ class ReferenceModel:
         key = self._linear(x, block + "attn_k").reshape(tokens, g.kv_heads, g.head_dim)
         value = self._linear(x, block + "attn_v").reshape(tokens, g.kv_heads, g.head_dim)
 
+        if self.architecture == "gemma3":
+            query = self._norm(query, block + "attn_q_norm.weight")
+            key = self._norm(key, block + "attn_k_norm.weight")
+
+        windowed = g.is_windowed(layer)
         positions = cache.length + np.arange(tokens)
-        angles = positions[:, None] * self.inverse_frequencies
+        angles = positions[:, None] * (
+            self.windowed_frequencies if windowed else self.inverse_frequencies
+        )
         query, key = rotate_half_split(query, angles), rotate_half_split(key, angles)
         cache.append(layer, key, value)
         query = cache.policy.rotate(query)
         keys, values = cache.keys[layer], cache.values[layer]
 
-        hidden = np.arange(len(keys)) > positions[:, None]
-        scale = self.dtype.type(g.head_dim**-0.5)
+        scale = self.dtype.type(g.softmax_scale)
         out = np.empty_like(query)
-        for head in range(g.heads):
-            kv_head = head // (g.heads // g.kv_heads)
-            scores = query[:, head] @ keys[:, kv_head].T * scale
-            scores[hidden] = -np.inf
-            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-            out[:, head] = weights @ values[:, kv_head] / weights.sum(axis=1, keepdims=True)
-        return self._linear(out.reshape(tokens, -1), block + "attn_output")
+        for start in range(0, tokens, ATTENTION_ROWS):
+            rows = slice(start, start + ATTENTION_ROWS)
+            distance = positions[rows, None] - np.arange(len(keys))
+            hidden = (distance < 0) | (distance >= g.window if windowed else False)
+            for head in range(g.heads):
+                kv_head = head // (g.heads // g.kv_heads)
+                scores = query[rows, head] @ keys[:, kv_head].T * scale
+                scores[hidden] = -np.inf
+                weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+                out[rows, head] = weights @ values[:, kv_head] / weights.sum(axis=1, keepdims=True)
+        attended = self._linear(out.reshape(tokens, -1), block + "attn_output")
+        if self.architecture == "gemma3":
+            attended = self._norm(attended, block + "post_attention_norm.weight")
+        return attended
 
     def _feed_forward(self, x: np.ndarray, layer: int) -> np.ndarray:
         block = f"blk.{layer}."
         gate, up = self._linear(x, block + "ffn_gate"), self._linear(x, block + "ffn_up")
+        if self.architecture == "gemma3":
+            gelu = 0.5 * gate * (1 + np.tanh(np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)))
+            out = self._linear((gelu * up).astype(self.dtype), block + "ffn_down")
+            return self._norm(out, block + "post_ffw_norm.weight")
         with np.errstate(over="ignore"):  # exp(-gate) may become inf: the quotient is then 0
             silu = gate / (1 + np.exp(-gate))
         return self._linear(silu * up, block + "ffn_down")
@@ -229,6 +270,8 @@ class ReferenceModel:
         """
         cache = KvCache() if cache is None else cache
         x = self.tensor("token_embd.weight")[np.asarray(tokens)]
+        if self.architecture == "gemma3":
+            x = x * self.dtype.type(np.sqrt(self.geometry.hidden_size))
         for layer in range(self.geometry.layers):
             block = f"blk.{layer}."
             x = x + self._attention(self._norm(x, block + "attn_norm.weight"), layer, cache)
@@ -238,7 +281,10 @@ class ReferenceModel:
             x = x[np.asarray(rows)]
         tied = not self.has_tensor("output.weight")
         head = self.tensor("token_embd.weight" if tied else "output.weight")
-        return self._norm(x, "output_norm.weight") @ head.T
+        logits = self._norm(x, "output_norm.weight") @ head.T
+        if cap := self.dtype.type(self.geometry.logit_soft_cap):
+            logits = cap * np.tanh(logits / cap)
+        return logits
 
     def generate(
         self,
