@@ -87,7 +87,8 @@ TEST_P(RandomModelTest, EachCachePolicyMovesLogitsAsTheOracles) {
 
 INSTANTIATE_TEST_SUITE_P(Checkpoints, RandomModelTest,
                          ::testing::Values("llama_mixed", "llama_wide_heads", "llama_k_quants",
-                                           "llama_rope_scaling", "qwen2_biases"),
+                                           "llama_rope_scaling", "qwen2_biases", "gemma3_windows",
+                                           "gemma3_scaled"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace

@@ -69,26 +69,38 @@ inline EngineOptions engine_options(const TestOptions& options, std::int64_t max
   return made;
 }
 
+// Reads `tokens` teacher-forced, chunk_at(i) of them from token i on, and gives `sink` the wanted
+// logits of each chunk. Pages come and go as in the engine: taken for a chunk, given back where a
+// window has passed them.
+template <typename ChunkAt, typename Sink>
+void run_in_chunks(EngineCore& core, std::span<const TokenId> tokens, ChunkAt&& chunk_at,
+                   WantedLogits wanted, Sink&& sink) {
+  BlockTable blocks(core.pool());
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  for (std::int64_t first = 0, chunk = 0; first < count; first += chunk) {
+    chunk = std::min<std::int64_t>(chunk_at(first), count - first);
+    RunnerRows rows;
+    rows.blocks = &blocks;
+    rows.tokens = tokens.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(chunk));
+    rows.first_position = first;
+    rows.logits = wanted;
+    const std::int64_t end = first + chunk;
+    if (!blocks.grow_to(end)) throw std::runtime_error("no room in the cache");
+    sink(core.runner().run({&rows, 1}));
+    blocks.release_outside_windows(end);
+  }
+}
+
 // Logits [tokens, vocabulary] after each token, teacher-forced in chunks.
 inline std::vector<float> all_logits(const std::shared_ptr<Model>& model,
                                      std::span<const TokenId> tokens, const TestOptions& options) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   EngineCore core(model, engine_options(options, count));
-  BlockTable blocks(core.pool());
-  if (!blocks.grow_to(count)) throw std::runtime_error("no room in the cache");
-  const std::int64_t chunk = options.chunk > 0 ? options.chunk : count;
   std::vector<float> logits;
-  for (std::int64_t first = 0; first < count; first += chunk) {
-    RunnerRows rows;
-    rows.blocks = &blocks;
-    rows.tokens = tokens.subspan(static_cast<std::size_t>(first),
-                                 static_cast<std::size_t>(std::min(chunk, count - first)));
-    rows.first_position = first;
-    rows.logits = WantedLogits::all;
-    const std::span<const float> part = core.runner().run({&rows, 1});
-    logits.insert(logits.end(), part.begin(), part.end());
-    blocks.release_outside_windows(first + chunk);
-  }
+  const std::int64_t chunk = options.chunk > 0 ? options.chunk : count;
+  run_in_chunks(
+      core, tokens, [chunk](std::int64_t) { return chunk; }, WantedLogits::all,
+      [&](std::span<const float> part) { logits.insert(logits.end(), part.begin(), part.end()); });
   return logits;
 }
 
