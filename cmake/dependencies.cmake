@@ -13,3 +13,6 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 # Of prometheus-cpp the core alone: its CMake package names its own HTTP server as well.
 pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)
+
+# xxhash tells models apart by what their files hold.
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)

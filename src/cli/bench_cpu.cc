@@ -81,7 +81,7 @@ std::vector<KvPolicyOptions> parse_caches(const std::string& list) {
   std::vector<KvPolicyOptions> caches;
   for (const std::string& cache : split(list)) {
     caches.push_back({.dtype = cache});
-    make_kv_policy(caches.back(), 1);  // refuses before anything is measured
+    check_kv_policy_options(caches.back());  // refuses before anything is measured
   }
   return caches;
 }

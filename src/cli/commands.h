@@ -14,6 +14,8 @@ void add_inspect(CLI::App& program, CommandAction* run);
 void add_tokenize(CLI::App& program, CommandAction* run);
 void add_eval(CLI::App& program, CommandAction* run);
 void add_serve(CLI::App& program, CommandAction* run);
+void add_eval_accumulation(CLI::App& eval, CommandAction* run);
+void add_calibrate(CLI::App& program, CommandAction* run);
 void add_bench(CLI::App& program, CommandAction* run);
 // Subcommands of bench.
 void add_bench_cpu(CLI::App& bench, CommandAction* run);

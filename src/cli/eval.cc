@@ -13,6 +13,7 @@
 #include "cli/progress.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "engine/key_means.h"
 #include "eval/kl.h"
 
 namespace octet {
@@ -33,8 +34,9 @@ struct KlFlags {
   bool json = false;
 };
 
-Json as_json(const KlReport& report) {
+Json as_json(const KlReport& report, const std::string& cache) {
   Json object;
+  object["cache"] = cache;
   object["tokens"] = report.tokens;
   object["mean"] = report.mean;
   object["median"] = report.median;
@@ -57,7 +59,8 @@ Json as_json(const KlReport& report) {
 std::string as_text(const KlReport& report, const std::string& candidate,
                     const std::string& reference) {
   std::string text = fmt::format(
-      "{} cache against {} over {} tokens\n"
+      "cache           {}\n"
+      "against         {}, {} tokens\n"
       "KL divergence   mean {:.3e}  median {:.3e}  p99 {:.3e} nats\n"
       "same top token  {:.2f} %\n"
       "perplexity      {:.4f} (reference {:.4f})\n",
@@ -105,15 +108,15 @@ void run_kl(const KlFlags& flags) {
   reference_options.max_model_len = count;
 
   EngineCore reference(loaded.model, reference_options);
-  EngineCore candidate(loaded.model, options);
+  EngineCore candidate(loaded.model, with_key_means(options, loaded.model, *loaded.tokenizer));
   Progress progress("eval kl", count);
   const KlReport report =
       evaluate_kl(reference, candidate, tokens, [&](std::int64_t done) { progress.update(done); });
   progress.clear();
   if (flags.json) {
-    std::cout << dump_json(as_json(report)) << '\n';
+    std::cout << dump_json(as_json(report, candidate.policy().summary())) << '\n';
   } else {
-    std::cout << as_text(report, candidate.policy().dtype_name, reference.policy().dtype_name);
+    std::cout << as_text(report, candidate.policy().summary(), reference.policy().dtype_name);
   }
 }
 
@@ -122,7 +125,8 @@ void run_kl(const KlFlags& flags) {
 void add_eval(CLI::App& program, CommandAction* run) {
   CLI::App* eval = program.add_subcommand("eval", "Measure what a cache policy costs in accuracy");
   eval->callback([eval] {
-    if (eval->get_subcommands().empty()) throw CLI::RequiredError("eval: a subcommand (kl)");
+    if (eval->get_subcommands().empty())
+      throw CLI::RequiredError("eval: a subcommand (kl, accumulation)");
   });
   CLI::App* command = eval->add_subcommand(
       "kl", "KL divergence of the model's predictions to those with another cache");
@@ -139,6 +143,7 @@ void add_eval(CLI::App& program, CommandAction* run) {
   flags->cache.add_to(*command);
   flags->machine.add_to(*command);
   command->callback([flags, run] { *run = [flags] { run_kl(*flags); }; });
+  add_eval_accumulation(*eval, run);
 }
 
 }  // namespace octet

@@ -39,6 +39,7 @@ struct GenerateFlags {
   CacheFlags cache;
   MachineFlags machine;
   bool json = false;
+  bool verbose = false;
 };
 
 std::int64_t parse_prefill_chunk(const std::string& text) {
@@ -158,6 +159,7 @@ void run_generate(const GenerateFlags& flags) {
   report.prompt = request.prompt;
   report.wants_logprobs = flags.sampling.logprobs >= 0;
   Engine engine(loaded.model, loaded.tokenizer, make_options(flags, context, prompt_tokens));
+  if (!flags.json) std::cerr << "cache  " << engine.core().policy().summary() << '\n';
   Progress progress("prefill", prompt_tokens);
   const auto start = GenerationReport::Clock::now();
   const RequestId id = engine.submit(std::move(request));
@@ -184,6 +186,7 @@ void run_generate(const GenerateFlags& flags) {
     std::cerr << report.as_text(engine);
   }
   std::cerr << report.rounding_note(engine);
+  if (flags.verbose) std::cerr << report.rounding_by_layer(engine);
 }
 
 void add_sampling_flags(CLI::App& command, SamplingParams* sampling) {
@@ -239,6 +242,8 @@ void add_generate(CLI::App& program, CommandAction* run) {
                    "Tokens of the prompt computed in one step, or whole")
       ->capture_default_str();
   command->add_flag("--json", flags->json, "Print one JSON object and nothing else");
+  command->add_flag("--verbose", flags->verbose,
+                    "Tell on standard error what each layer's cache could not hold");
   add_sampling_flags(*command, &flags->sampling);
   flags->cache.add_to(*command);
   flags->machine.add_to(*command);

@@ -98,6 +98,7 @@ std::string GenerationReport::as_json(const Engine& engine) const {
   Json& cache = object["kv_cache"];
   cache["dtype"] = core.policy().dtype_name;
   cache["scales"] = core.policy().scales_name;
+  cache["key_mean"] = core.policy().key_mean_name;
   cache["page_tokens"] = page_tokens;
   cache["bytes_per_token"] = core.pool().layout().bytes_per_token();
   cache["bytes_used"] = core.pool().peak_held_bytes();
@@ -120,6 +121,17 @@ std::string GenerationReport::rounding_note(const Engine& engine) const {
       "no "
       "numbers or infinite\n",
       saturated, non_finite);
+}
+
+std::string GenerationReport::rounding_by_layer(const Engine& engine) const {
+  const KvWriteCounters& counters = engine.core().runner().counters();
+  std::string text = "layer  saturated  subnormal  not finite\n";
+  for (int layer = 0; layer < counters.layers(); ++layer) {
+    const KvWriteCounts counts = counters.layer(layer);
+    text += fmt::format("{:>5}  {:>9}  {:>9}  {:>10}\n", layer, counts.saturated, counts.subnormal,
+                        counts.non_finite);
+  }
+  return text;
 }
 
 std::string GenerationReport::as_text(const Engine& engine) const {

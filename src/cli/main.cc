@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   octet::add_tokenize(program, &run);
   octet::add_eval(program, &run);
   octet::add_serve(program, &run);
+  octet::add_calibrate(program, &run);
   octet::add_bench(program, &run);
 
   try {

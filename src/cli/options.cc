@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -10,9 +11,26 @@
 
 #include "core/cuda/device.h"
 #include "core/error.h"
+#include "engine/key_means.h"
 #include "text/unicode.h"
 
 namespace octet {
+
+namespace {
+
+// The CPU adds in float32 and has no second level to leave out.
+const CLI::Validator known_accumulation(
+    [](const std::string& word) -> std::string {
+      if (word == "two-level") return {};
+      if (word == "single") {
+        return "single: only Hopper's FP8 tensor cores have it, and models do not run on a GPU "
+               "yet; octet eval accumulation shows what it costs";
+      }
+      return word + ": expected two-level or single";
+    },
+    "two-level|single");
+
+}  // namespace
 
 void CacheFlags::add_to(CLI::App& command) {
   const std::string group = "KV cache";
@@ -23,7 +41,8 @@ void CacheFlags::add_to(CLI::App& command) {
       ->group(group);
   command
       .add_option("--kv-cache-scales", policy.scales,
-                  "Scales of 8-bit formats: auto, dynamic (per token and KV head), unit (1.0)")
+                  "Scales of fp8: auto (the checkpoint's, else dynamic), dynamic (per token and KV "
+                  "head), unit (1.0), or a file or folder from octet calibrate")
       ->capture_default_str()
       ->group(group);
   command
@@ -32,6 +51,19 @@ void CacheFlags::add_to(CLI::App& command) {
           "Layers that keep bfloat16: indices and/or sliding_window, separated by spaces or "
           "commas; may be given more than once")
       ->take_all()
+      ->group(group);
+  policy.key_mean = "auto";
+  command
+      .add_option("--kv-cache-key-mean", policy.key_mean,
+                  "Vectors taken from 8-bit keys before rounding: auto (with dynamic scales), off, "
+                  "or a file or folder that holds them")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--attention-accumulation", accumulation,
+                  "How FP8 tensor cores add up long contexts: two-level, or single")
+      ->check(known_accumulation)
+      ->capture_default_str()
       ->group(group);
   add_number(command, "--kv-cache-memory-bytes", &memory_bytes,
              "Bytes of the cache (default: what the context needs)")
@@ -105,7 +137,9 @@ LoadedModel open_model(const std::string& path) {
 
 void load_weights(LoadedModel* loaded, std::int64_t positions) {
   const auto start = std::chrono::steady_clock::now();
-  loaded->model = load_model(loaded->file, positions);
+  // Key means are taken over a text of their own, however short the user's is.
+  loaded->model = load_model(
+      loaded->file, positions > 0 ? std::max<std::int64_t>(positions, key_mean_tokens) : positions);
   const std::int64_t rows = loaded->model->config().vocabulary_size;
   const std::int64_t tokens = loaded->tokenizer->vocabulary_size();
   // More rows than tokens are padding; fewer would leave tokens that the model cannot read.

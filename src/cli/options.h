@@ -65,6 +65,7 @@ inline const CLI::Validator at_least_one(
 // --kv-cache-*: one group, the same in every subcommand that has a cache.
 struct CacheFlags {
   KvPolicyOptions policy;
+  std::string accumulation = "two-level";
   std::int64_t memory_bytes = 0;
   void add_to(CLI::App& command);
 };

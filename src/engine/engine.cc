@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/memory_info.h"
+#include "engine/key_means.h"
 
 namespace octet {
 
@@ -116,6 +117,10 @@ EngineCore::EngineCore(std::shared_ptr<Model> model, const EngineOptions& option
   context_.pool = threads_.get();
   context_.instruction_set = options.instruction_set;
   context_.arithmetic = options.arithmetic;
+  context_.observer = options.observer;
+  if (policy_.lacks_key_means) {
+    throw_error(ErrorKind::internal, "--kv-cache-key-mean auto wants means that nobody took");
+  }
   const KvLayout layout(model_->config().kv_geometry(), policy_);
   page_pool_ =
       std::make_unique<PagePool>(layout, choose_arena_bytes(layout, options, max_model_len_));
@@ -129,7 +134,7 @@ EngineCore::EngineCore(std::shared_ptr<Model> model, const EngineOptions& option
 Engine::Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> tokenizer,
                const EngineOptions& options)
     : tokenizer_(std::move(tokenizer)),
-      core_(std::move(model), options),
+      core_(model, with_key_means(options, model, *tokenizer_)),
       prefix_cache_(options.prefix_caching
                         ? std::make_unique<PrefixCache>(
                               core_.pool(),

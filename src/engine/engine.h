@@ -39,6 +39,8 @@ struct EngineOptions {
   int threads = 0;  // 0: all CPUs that the process may use
   // Tests fill the cache's memory with a byte first, to show that unused bytes reach no output.
   std::optional<std::byte> cache_fill;
+  // Sees every key, value and query; outlives the core. Null: nobody does.
+  AttentionObserver* observer = nullptr;
 };
 
 // The memory, threads and layout that run one model; what Engine and the evaluations share.

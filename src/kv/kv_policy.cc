@@ -2,10 +2,16 @@
 
 #include <array>
 #include <bit>
+#include <filesystem>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "kv/kv_checkpoint.h"
+#include "kv/kv_key_means.h"
+#include "kv/kv_scales.h"
 #include "kv/kv_skip_layers.h"
 
 namespace octet {
@@ -73,34 +79,86 @@ KvDtype parse_side(std::string_view word, std::string_view flag, std::string_vie
 struct Formats {
   KvDtype key = KvDtype::bfloat16;
   KvDtype value = KvDtype::bfloat16;
-  bool unit = false;
   std::string reason;
+  bool has_fp8() const { return key == KvDtype::fp8 || value == KvDtype::fp8; }
 };
 
-Formats parse_formats(const KvPolicyOptions& options) {
+// "auto": the checkpoint's own scheme if it has one, else bfloat16.
+Formats automatic_formats(const KvPolicyOptions& options) {
   Formats formats;
-  if (options.dtype == "auto") {
+  if (options.checkpoint == nullptr || !options.checkpoint->scheme) {
     formats.reason = "auto: the checkpoint names no cache format, so bfloat16";
-  } else {
-    const std::string_view text = options.dtype;
-    const std::size_t colon = text.find(':');
-    formats.key = parse_side(text.substr(0, colon), options.dtype_flag, text);
-    formats.value = colon == std::string_view::npos
-                        ? formats.key
-                        : parse_side(text.substr(colon + 1), options.dtype_flag, text);
-    formats.reason = fmt::format("as {} says", options.dtype_flag);
+    return formats;
   }
-  if (options.scales != "auto" && options.scales != "dynamic" && options.scales != "unit") {
-    throw_bad_input("--kv-cache-scales {}: expected auto, dynamic or unit",
-                    printable(options.scales));
+  const KvCheckpointScheme& scheme = *options.checkpoint->scheme;
+  if (!scheme.problem.empty()) {
+    throw_unsupported("{}: {}, or {} to name a format", scheme.where, scheme.problem,
+                      options.dtype_flag);
   }
-  formats.unit = options.scales == "unit";
-  if (formats.unit && formats.key != KvDtype::fp8 && formats.value != KvDtype::fp8) {
-    throw_bad_input(
-        "--kv-cache-scales unit applies to fp8 keys or values, and --kv-cache-dtype {} has neither",
-        options.dtype);
-  }
+  formats.key = formats.value = KvDtype::fp8;
+  formats.reason = fmt::format("auto: {} asks for fp8", scheme.where);
   return formats;
+}
+
+Formats parse_formats(const KvPolicyOptions& options) {
+  if (options.dtype == "auto") return automatic_formats(options);
+  Formats formats;
+  const std::string_view text = options.dtype;
+  const std::size_t colon = text.find(':');
+  formats.key = parse_side(text.substr(0, colon), options.dtype_flag, text);
+  formats.value = colon == std::string_view::npos
+                      ? formats.key
+                      : parse_side(text.substr(colon + 1), options.dtype_flag, text);
+  formats.reason = fmt::format("as {} says", options.dtype_flag);
+  return formats;
+}
+
+constexpr const char* scales_flag = "--kv-cache-scales";
+constexpr const char* mean_flag = "--kv-cache-key-mean";
+
+bool is_word_for_scales(const std::string& text) {
+  return text == "auto" || text == "dynamic" || text == "unit";
+}
+
+void require_path(const std::string& path, const char* flag, const char* words) {
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::exists(path, ignored)) {
+    throw_bad_input("{} {}: expected {}, or a file or folder that there is", flag, printable(path),
+                    words);
+  }
+}
+
+// The static scales that the options ask for, null where there are none.
+std::shared_ptr<const KvScaleSet> choose_scales(const KvPolicyOptions& options,
+                                                const Formats& formats) {
+  const bool is_file = !is_word_for_scales(options.scales);
+  if (is_file) require_path(options.scales, scales_flag, "auto, dynamic or unit");
+  if ((is_file || options.scales == "unit") && !formats.has_fp8()) {
+    throw_bad_input("{} {} applies to fp8 keys or values, and {} {} has neither", scales_flag,
+                    options.scales, options.dtype_flag, options.dtype);
+  }
+  if (is_file) return read_kv_scale_file(options.scales, scales_flag);
+  const KvCheckpoint* checkpoint = options.checkpoint.get();
+  if (options.scales != "auto" || !formats.has_fp8() || checkpoint == nullptr ||
+      checkpoint->scales == nullptr) {
+    return nullptr;
+  }
+  if (checkpoint->scheme && !checkpoint->scheme->problem.empty()) {
+    throw_unsupported("{}: {}, or {} dynamic to pass over the checkpoint's scales",
+                      checkpoint->scheme->where, checkpoint->scheme->problem, scales_flag);
+  }
+  return checkpoint->scales;
+}
+
+// A checkpoint whose configuration says one scale per tensor must not bring one per head: one of
+// the two is wrong, and taking one head's number for all would be a third error.
+void check_strategy(const KvPolicyOptions& options, const KvScaleSet& set, int layer,
+                    const KvFittedScales& scales) {
+  const KvCheckpoint* checkpoint = options.checkpoint.get();
+  if (checkpoint == nullptr || checkpoint->scales.get() != &set || !checkpoint->scheme) return;
+  if (checkpoint->scheme->per_head || !(scales.key_per_head || scales.value_per_head)) return;
+  throw_bad_input("{}: layer {} has a scale for each head, and {} says one for the tensor",
+                  set.source, layer, checkpoint->scheme->where);
 }
 
 KvSidePolicy side_policy(KvDtype dtype, bool unit_scales) {
@@ -110,16 +168,68 @@ KvSidePolicy side_policy(KvDtype dtype, bool unit_scales) {
   return {dtype, KvScales::dynamic};
 }
 
-// "dynamic" or "unit": what the e4m3 side has where there is one, else the other's.
+void set_static_scales(const KvFittedScales& scales, KvLayerPolicy* policy,
+                       KvLayerConstants* constants) {
+  const auto kind = [](bool per_head) { return per_head ? KvScales::head : KvScales::tensor; };
+  if (policy->key.dtype == KvDtype::fp8) {
+    policy->key.scales = kind(scales.key_per_head);
+    constants->key_scales = scales.key;
+    constants->query_scales = scales.query;
+  }
+  if (policy->value.dtype == KvDtype::fp8) {
+    policy->value.scales = kind(scales.value_per_head);
+    constants->value_scales = scales.value;
+  }
+}
+
+// What the e4m3 sides have where there are any, else the int8 ones.
 std::string name_scales(const KvPolicy& policy) {
-  KvScales named = KvScales::none;
+  std::set<std::string_view> of_fp8;
+  bool dynamic = false;
   for (const KvLayerPolicy& layer : policy.layers) {
     for (const KvSidePolicy& side : {layer.key, layer.value}) {
-      if (side.scales == KvScales::none) continue;
-      if (named == KvScales::none || named == KvScales::dynamic) named = side.scales;
+      if (side.dtype == KvDtype::fp8) of_fp8.insert(name_of(side.scales));
+      dynamic = dynamic || side.scales == KvScales::dynamic;
     }
   }
-  return std::string(name_of(named));
+  if (of_fp8.size() > 1) return "mixed";
+  if (!of_fp8.empty()) return std::string(*of_fp8.begin());
+  return dynamic ? "dynamic" : "none";
+}
+
+// Gives the policy's layers their means, or says that they are lacking.
+void set_key_means(const KvPolicyOptions& options, std::span<const KvLayerGeometry> geometry,
+                   KvPolicy* policy) {
+  policy->key_mean_name = "off";
+  if (options.key_mean == "off") return;
+  const bool automatic = options.key_mean == "auto";
+  std::vector<std::size_t> wanted;
+  for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
+    const KvSidePolicy& key = policy->layers[layer].key;
+    if (geometry[layer].kv_heads == 0 || !is_eight_bit(key.dtype)) continue;
+    if (automatic && key.scales != KvScales::dynamic) continue;
+    wanted.push_back(layer);
+  }
+  if (!automatic && wanted.empty()) {
+    throw_bad_input("{} {} applies to 8-bit keys, and {} {} has none", mean_flag, options.key_mean,
+                    options.dtype_flag, options.dtype);
+  }
+  if (wanted.empty()) return;
+  if (automatic && options.means == nullptr) {
+    policy->lacks_key_means = true;
+    return;
+  }
+  const KvKeyMeans means = automatic ? *options.means : read_key_means(options.key_mean, geometry);
+  policy->key_mean_name = means.source;
+  for (const std::size_t layer : wanted) {
+    const auto width =
+        static_cast<std::size_t>(geometry[layer].kv_heads * geometry[layer].head_dim);
+    if (layer >= means.layers.size() || means.layers[layer].size() != width) {
+      throw_error(ErrorKind::internal, "the key means of {} do not fit layer {}", means.source,
+                  layer);
+    }
+    policy->constants[layer].key_mean = means.layers[layer];
+  }
 }
 
 void append_bytes(std::string* bytes, std::uint32_t number) {
@@ -152,21 +262,44 @@ std::string KvPolicy::fingerprint() const {
   return bytes;
 }
 
+std::string KvPolicy::summary() const {
+  std::map<std::string, int> formats;
+  for (const KvLayerPolicy& layer : layers) ++formats[describe(layer)];
+  std::string text;
+  for (const auto& [format, count] : formats) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", format, count);
+  }
+  if (scales_name != "none") text += fmt::format(", scales {}", scales_name);
+  if (!scales_source.empty()) text += fmt::format(" of {}", scales_source);
+  if (key_mean_name != "off") text += fmt::format(", key means of {}", key_mean_name);
+  return text + fmt::format(" ({})", reason);
+}
+
 KvPolicy make_kv_policy(const KvPolicyOptions& options, std::span<const KvLayerGeometry> geometry) {
   const Formats formats = parse_formats(options);
+  const std::shared_ptr<const KvScaleSet> scales = choose_scales(options, formats);
+  if (scales != nullptr) check_layer_count(*scales, geometry.size());
   const std::vector<bool> skipped = skipped_layers(options.skip_layers, geometry);
-  const KvLayerPolicy usual = {side_policy(formats.key, formats.unit),
-                               side_policy(formats.value, formats.unit)};
+  const bool unit = options.scales == "unit";
   KvPolicy policy;
   policy.reason = formats.reason;
+  policy.scales_source = scales != nullptr ? scales->source : std::string();
   policy.constants.resize(geometry.size());
   for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
-    policy.layers.push_back(skipped[layer] ? KvLayerPolicy{} : usual);
+    KvLayerPolicy& own = policy.layers.emplace_back();
+    if (skipped[layer]) continue;
+    own = {side_policy(formats.key, unit), side_policy(formats.value, unit)};
+    if (scales == nullptr || geometry[layer].kv_heads == 0) continue;
+    const int index = static_cast<int>(layer);
+    const KvFittedScales fitted = fit_scales(*scales, index, geometry[layer].kv_heads);
+    check_strategy(options, *scales, index, fitted);
+    set_static_scales(fitted, &own, &policy.constants[layer]);
   }
   policy.dtype_name = formats.key == formats.value
                           ? std::string(name_of(formats.key))
                           : fmt::format("{}:{}", name_of(formats.key), name_of(formats.value));
   policy.scales_name = name_scales(policy);
+  set_key_means(options, geometry, &policy);
   return policy;
 }
 
@@ -177,8 +310,14 @@ KvPolicy make_kv_policy(const KvPolicyOptions& options, int layers) {
 }
 
 void check_kv_policy_options(const KvPolicyOptions& options) {
-  parse_formats(options);
+  // The checkpoint's scheme may yet come, where the formats are left to it.
+  Formats formats = parse_formats(options);
+  if (options.dtype == "auto" && options.checkpoint == nullptr) formats.key = KvDtype::fp8;
+  choose_scales(options, formats);
   check_skip_layers(options.skip_layers);
+  if (options.key_mean != "auto" && options.key_mean != "off") {
+    require_path(options.key_mean, mean_flag, "auto or off");
+  }
 }
 
 }  // namespace octet

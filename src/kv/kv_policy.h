@@ -13,6 +13,9 @@
 
 namespace octet {
 
+struct KvCheckpoint;
+struct KvKeyMeans;
+
 // How the scale s of "x = stored * s" is found.
 enum class KvScales : std::uint8_t {
   none,     // the format needs none: float32, float16, bfloat16
@@ -63,20 +66,36 @@ struct KvLayerConstants {
 
 // The --kv-cache-* flags as given, and what they may draw on.
 struct KvPolicyOptions {
-  std::string dtype = "auto";   // K[:V] of float32, float16, bfloat16, fp8 (= fp8_e4m3), int8
-  std::string scales = "auto";  // auto, dynamic, unit
+  std::string dtype = "auto";  // K[:V] of float32, float16, bfloat16, fp8 (= fp8_e4m3), int8
+  // auto (the checkpoint's where it has some, else dynamic), dynamic, unit, or a file or folder
+  // that holds scales (kv/kv_scales.h). An int8 side is always dynamic.
+  std::string scales = "auto";
   std::string_view dtype_flag = "--kv-cache-dtype";  // what errors call `dtype`
   // Layer indices and "sliding_window", separated by spaces or commas; these layers are cached in
   // bfloat16 whatever `dtype` says.
   std::vector<std::string> skip_layers = {};
+  // off, auto (for 8-bit keys with dynamic scales, whose meaning it does not change), or a file or
+  // folder that holds means (kv/kv_key_means.h), for all 8-bit keys.
+  std::string key_mean = "off";
+  // What the model's checkpoint says of its cache; null: nothing.
+  std::shared_ptr<const KvCheckpoint> checkpoint = nullptr;
+  // What `auto` takes; null: the policy lacks_key_means.
+  std::shared_ptr<const KvKeyMeans> means = nullptr;
 };
 
 struct KvPolicy {
   std::vector<KvLayerPolicy> layers;
   std::vector<KvLayerConstants> constants;  // one per layer
   std::string dtype_name;                   // as reported: "fp8", "int8:fp8"
-  std::string scales_name;                  // "dynamic", "unit", "none"
+  std::string scales_name;                  // "dynamic", "unit", "tensor", "head", "none"; "mixed"
+  std::string scales_source;                // the file of static scales, else empty
+  std::string key_mean_name;                // "off", or where they come from
   std::string reason;                       // why these
+  // Some layer should have key means by `auto`, and the options brought none: not to be run with.
+  bool lacks_key_means = false;
+
+  // "fp8:fp8 x 30, scales dynamic, key means of 500 built-in tokens": one line for people.
+  std::string summary() const;
 
   // Bytes that are equal exactly where two policies store the same bytes for the same keys and
   // values: formats, scales and means of every layer. Part of the key under which a page is shared.
@@ -85,7 +104,9 @@ struct KvPolicy {
 
 // The policy of a model whose layers cache `geometry`. A layer without KV heads is not an attention
 // layer. Throws Error{bad_input} that names the flag and its valid values, and Error{unsupported}
-// for vLLM's spellings of formats that octet does not cache in.
+// for vLLM's spellings of formats that octet does not cache in, and for a checkpoint's scheme that
+// octet does not cache by where no flag names another. Reads the files that the options name, and
+// throws as they do.
 KvPolicy make_kv_policy(const KvPolicyOptions& options, std::span<const KvLayerGeometry> geometry);
 
 // The same for `layers` layers of which only the number is known.

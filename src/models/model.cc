@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/printable.h"
+#include "files/content_hash.h"
 #include "models/gguf_reader.h"
 
 namespace octet {
@@ -37,8 +38,12 @@ std::unique_ptr<Model> load_model(std::shared_ptr<const GgufFile> file,
   const std::string architecture = file->require_string("general.architecture");
   for (const auto& [name, family] : families()) {
     if (family.gguf_architecture != architecture) continue;
-    GgufModelReader reader(std::move(file), architecture);
-    return family.load(reader, max_positions);
+    GgufModelReader reader(file, architecture);
+    std::unique_ptr<Model> model = family.load(reader, max_positions);
+    std::vector<const TensorView*> tensors;
+    for (const TensorView& tensor : file->tensors()) tensors.push_back(&tensor);
+    model->set_content_hash(model_content_hash(file->path(), tensors));
+    return model;
   }
   throw_unsupported("{}: general.architecture {} is not a model family octet runs; it runs {}",
                     file->path(), printable(architecture), fmt::join(model_families(), ", "));

@@ -36,6 +36,13 @@ class Model {
   // Writes the rows' keys and values into their pages and logits [logit_rows.size(), vocabulary]
   // float32. Not reentrant: a model owns its activations.
   virtual void forward(const OpContext& context, const ForwardBatch& batch, float* logits) = 0;
+
+  // Of the file that load_model opened (files/content_hash.h); empty for a model made otherwise.
+  const std::string& content_hash() const { return content_hash_; }
+  void set_content_hash(std::string hash) { content_hash_ = std::move(hash); }
+
+ private:
+  std::string content_hash_;
 };
 
 class ModelReader;

@@ -10,10 +10,13 @@ namespace octet {
 // they are multiplied. Products accumulate in float32 either way.
 enum class Arithmetic { float32, bfloat16 };
 
+class AttentionObserver;  // ops/attention_observer.h
+
 struct OpContext {
   ThreadPool* pool = nullptr;
   InstructionSet instruction_set = InstructionSet::portable;
   Arithmetic arithmetic = Arithmetic::float32;
+  AttentionObserver* observer = nullptr;  // sees keys, values and queries; null: nobody does
 };
 
 }  // namespace octet

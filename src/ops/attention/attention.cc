@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/attention/attention_cpu.h"
+#include "ops/attention_observer.h"
 
 namespace octet {
 
@@ -24,6 +25,7 @@ void validate(const AttentionArgs& args) {
 
 void attention(const OpContext& context, const AttentionArgs& args) {
   validate(args);
+  if (context.observer != nullptr) context.observer->on_attend(args);
   attention_cpu(context, args);
 }
 

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/float16.h"
 #include "core/float8_e4m3.h"
+#include "ops/attention_observer.h"
 #include "ops/quantize/hadamard.h"
 
 namespace octet {
@@ -186,6 +187,7 @@ std::uint16_t dynamic_scale(const float* row, int elements, float largest_code,
 }
 
 void kv_write(const OpContext& context, const KvWriteArgs& args) {
+  if (context.observer != nullptr) context.observer->on_write(args);
   for (const SequenceRows& sequence : args.sequences) {
     if (args.layer.group->run.head_dim > max_head_dim) {
       throw_error(ErrorKind::internal, "a head of {} elements is wider than the cache ops take",

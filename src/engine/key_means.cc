@@ -1,0 +1,174 @@
+#include "engine/key_means.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "engine/builtin_text.h"
+#include "files/content_hash.h"
+#include "files/write_file.h"
+#include "kv/block_table.h"
+#include "ops/attention/attention.h"
+#include "ops/attention_observer.h"
+#include "ops/quantize/kv_write.h"
+
+namespace octet {
+
+namespace {
+
+// Raised when means are taken in another way, so that what an older program kept is not used.
+constexpr std::uint32_t method_version = 1;
+
+class KeySums : public AttentionObserver {
+ public:
+  explicit KeySums(std::span<const KvLayerGeometry> geometry) {
+    for (const KvLayerGeometry& layer : geometry) {
+      sums_.emplace_back(static_cast<std::size_t>(layer.kv_heads * layer.head_dim), 0.0);
+    }
+    rows_.resize(geometry.size(), 0);
+  }
+
+  void on_write(const KvWriteArgs& args) override {
+    const auto layer = static_cast<std::size_t>(args.layer.layer);
+    std::vector<double>& sums = sums_[layer];
+    for (const SequenceRows& sequence : args.sequences) {
+      for (std::int64_t row = 0; row < sequence.rows; ++row) {
+        const float* key = args.key + (sequence.first_row + row) * args.key_stride;
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += key[i];
+      }
+      rows_[layer] += sequence.rows;
+    }
+  }
+  void on_attend(const AttentionArgs&) override {}
+
+  std::vector<std::vector<float>> means() const {
+    std::vector<std::vector<float>> means;
+    for (std::size_t layer = 0; layer < sums_.size(); ++layer) {
+      std::vector<float>& mean = means.emplace_back();
+      for (const double sum : sums_[layer]) {
+        mean.push_back(
+            static_cast<float>(sum / static_cast<double>(std::max<std::int64_t>(rows_[layer], 1))));
+      }
+    }
+    return means;
+  }
+
+ private:
+  std::vector<std::vector<double>> sums_;
+  std::vector<std::int64_t> rows_;
+};
+
+std::vector<TokenId> text_tokens(const Model& model, const Tokenizer& tokenizer) {
+  std::vector<TokenId> tokens = tokenizer.encode(builtin_text(), SpecialText::literal);
+  if (tokenizer.adds_beginning_of_text() && tokenizer.beginning_of_text()) {
+    tokens.insert(tokens.begin(), *tokenizer.beginning_of_text());
+  }
+  const auto most = static_cast<std::size_t>(
+      std::min<std::int64_t>(key_mean_tokens, model.config().max_positions));
+  if (tokens.size() > most) tokens.resize(most);
+  return tokens;
+}
+
+// The name of the file for this model and this way of taking means.
+std::string file_name(const Model& model, const std::vector<TokenId>& tokens) {
+  std::string key = fmt::format("octet key means {} {}", method_version, model.content_hash());
+  for (const TokenId token : tokens) key += fmt::format(" {}", token);
+  return content_hash(std::as_bytes(std::span(key))) + ".safetensors";
+}
+
+// Whether the file was there and of use.
+bool read_kept(const std::string& path, std::span<const KvLayerGeometry> geometry,
+               KvKeyMeans* means) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return false;
+  try {
+    *means = read_key_means(path, geometry);
+    return true;
+  } catch (const Error&) {
+    return false;  // cut short, or of another program: it is written anew
+  }
+}
+
+// What went wrong, empty where nothing did.
+std::string keep(const std::string& folder, const std::string& name, const KvKeyMeans& means,
+                 std::span<const KvLayerGeometry> geometry) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return fmt::format("{}: {}", folder, error.message());
+  try {
+    write_file_atomically(folder + "/" + name,
+                          encode_safetensors(key_mean_tensors(means, geometry)));
+  } catch (const Error& failure) {
+    return failure.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenizer& tokenizer,
+                             const EngineOptions& machine) {
+  const std::vector<KvLayerGeometry> geometry = model->config().kv_geometry();
+  const std::vector<TokenId> tokens = text_tokens(*model, tokenizer);
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  KeySums sums(geometry);
+  EngineOptions options;
+  options.cache.dtype = "float32";
+  options.max_model_len = std::max<std::int64_t>(count, 1);
+  options.limits.max_sequences = 1;
+  options.instruction_set = machine.instruction_set;
+  options.threads = machine.threads;
+  options.observer = &sums;
+  if (count > 0) {
+    EngineCore core(model, options);
+    BlockTable blocks(core.pool());
+    if (!blocks.grow_to(count)) {
+      throw_error(ErrorKind::out_of_memory, "no room for the {} tokens of the key means", count);
+    }
+    RunnerRows rows;
+    rows.blocks = &blocks;
+    rows.tokens = tokens;
+    rows.logits = WantedLogits::none;
+    core.runner().run({&rows, 1});
+  }
+  KvKeyMeans means;
+  means.source = fmt::format("{} built-in tokens", count);
+  means.layers = sums.means();
+  return means;
+}
+
+std::optional<std::string> key_mean_folder() {
+  constexpr const char* rest = "/octet/key_means";
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  if (cache != nullptr && cache[0] == '/') return std::string(cache) + rest;
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.cache" + rest;
+  return std::nullopt;
+}
+
+EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>& model,
+                             const Tokenizer& tokenizer) {
+  const std::vector<KvLayerGeometry> geometry = model->config().kv_geometry();
+  if (options.cache.means != nullptr || !make_kv_policy(options.cache, geometry).lacks_key_means) {
+    return options;
+  }
+  KvKeyMeans means;
+  const std::string name = file_name(*model, text_tokens(*model, tokenizer));
+  const std::optional<std::string> folder =
+      model->content_hash().empty() ? std::nullopt : key_mean_folder();
+  if (!folder || !read_kept(*folder + "/" + name, geometry, &means)) {
+    means = compute_key_means(model, tokenizer, options);
+    const std::string problem =
+        folder ? keep(*folder, name, means, geometry) : std::string("no cache folder");
+    if (!problem.empty()) means.source += fmt::format(" (not kept: {})", problem);
+  } else {
+    means.source = fmt::format("{} built-in tokens", text_tokens(*model, tokenizer).size());
+  }
+  options.cache.means = std::make_shared<const KvKeyMeans>(std::move(means));
+  return options;
+}
+
+}  // namespace octet

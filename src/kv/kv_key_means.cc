@@ -1,0 +1,82 @@
+#include "kv/kv_key_means.h"
+
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "core/printable.h"
+#include "files/block_decode.h"
+#include "files/safetensors.h"
+#include "kv/kv_scale_names.h"
+
+namespace octet {
+
+namespace {
+
+constexpr std::string_view tensor_rest = "self_attn.k_mean";
+
+std::vector<float> read_mean(const Safetensors& file, const StoredTensor& stored,
+                             const KvLayerGeometry& geometry) {
+  const std::string name = printable(stored.view.name);
+  const TensorView& tensor = *file.find(stored.view.name);
+  if (tensor.shape != std::vector<std::int64_t>{geometry.kv_heads, geometry.head_dim}) {
+    throw_bad_input("{}: tensor {} has shape {}, expected [{}, {}]", file.path(), name,
+                    format_shape(tensor.shape), geometry.kv_heads, geometry.head_dim);
+  }
+  std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
+  decode_blocks(tensor.dtype, tensor.data, values);
+  for (const float value : values) {
+    if (!std::isfinite(value)) {
+      throw_bad_input("{}: tensor {} holds {}, expected finite numbers", file.path(), name, value);
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+KvKeyMeans read_key_means(const std::string& path, std::span<const KvLayerGeometry> geometry) {
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);
+  const std::string name = folder ? path + "/key_means.safetensors" : path;
+  const std::shared_ptr<const Safetensors> file = Safetensors::open_file(name);
+  KvKeyMeans means;
+  means.source = name;
+  means.layers.resize(geometry.size());
+  for (const StoredTensor& stored : file->tensors()) {
+    const std::optional<LayerTensorName> parsed = parse_layer_tensor(stored.view.name);
+    if (!parsed || parsed->rest != tensor_rest) continue;
+    const auto layer = static_cast<std::size_t>(parsed->layer);
+    if (layer >= geometry.size() || geometry[layer].kv_heads == 0) {
+      throw_bad_input("{}: tensor {} is of a layer that is no attention layer of the model", name,
+                      printable(stored.view.name));
+    }
+    if (!means.layers[layer].empty()) {
+      throw_bad_input("{}: holds the key means of layer {} twice", name, layer);
+    }
+    means.layers[layer] = read_mean(*file, stored, geometry[layer]);
+  }
+  for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
+    if (geometry[layer].kv_heads > 0 && means.layers[layer].empty()) {
+      throw_bad_input("{}: tensor model.layers.{}.{} is missing", name, layer, tensor_rest);
+    }
+  }
+  return means;
+}
+
+std::vector<FloatTensor> key_mean_tensors(const KvKeyMeans& means,
+                                          std::span<const KvLayerGeometry> geometry) {
+  std::vector<FloatTensor> tensors;
+  for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
+    if (means.layers[layer].empty()) continue;
+    tensors.push_back({fmt::format("model.layers.{}.{}", layer, tensor_rest),
+                       {geometry[layer].kv_heads, geometry[layer].head_dim},
+                       means.layers[layer]});
+  }
+  return tensors;
+}
+
+}  // namespace octet
