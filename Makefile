@@ -18,7 +18,7 @@ demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT_FILES ?= $$(git ls-files 'src/*.cc' ':!*_cuda.cc'; git ls-files 'src/*_without_cuda.cc')
 clang_format := git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format-14
 
-.PHONY: help build cuda test-gpu model models demo benchmarks test test-page test-asan test-tsan fuzz format check-format lint clean
+.PHONY: help build cuda test-gpu model models demo benchmarks accuracy test test-page test-asan test-tsan fuzz format check-format lint clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z -]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -55,6 +55,9 @@ demo: build model ## a real model reads a long document from a bfloat16 and an f
 
 benchmarks: build model ## measure the cache formats (about 15 min); rewrites the tables of the docs
 	@python3 tools/bench_cpu.py --octet build/octet --model $(demo_model) --repeats $(BENCH_ROUNDS)
+
+accuracy: build models ## measure what each cache policy costs on three models (about 2 h); writes docs/accuracy.md
+	@python3 tools/accuracy.py --octet build/octet
 
 test: models ## build and run all the tests
 	@tools/install_packages.sh build test

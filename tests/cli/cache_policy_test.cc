@@ -1,0 +1,123 @@
+// The flags of the cache's policy, calibration and the accumulator's figures, as users meet them.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "support/run_program.h"
+#include "support/test_models.h"
+
+namespace octet {
+namespace {
+
+class CachePolicyCliTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("octet_cache_policy_" + std::to_string(getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directory(folder_);
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+    text_ = (folder_ / "text").string();
+    std::ofstream text(text_);
+    for (int i = 0; i < 60; ++i) text << "The lamp was lit at dusk, " << i * 37 << " times. ";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  ProgramResult generate(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"generate", "--model",      model_, "--prompt",
+                                          "A lamp.",  "--max-tokens", "4",    "--ignore-eos"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_octet(arguments);
+  }
+  Json cache_of(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = more;
+    arguments.push_back("--json");
+    const ProgramResult result = generate(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return parse_json(result.out, "the output")["kv_cache"];
+  }
+  void expect_refused(const std::vector<std::string>& more, const std::string& named) const {
+    const ProgramResult result = generate(more);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(named), std::string::npos) << result.err;
+  }
+
+  std::filesystem::path folder_;
+  std::string text_;
+  std::string model_ = data_path("models/llama_mixed.gguf");
+};
+
+TEST_F(CachePolicyCliTest, SkippedLayersAreReported) {
+  const Json cache = cache_of({"--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "0,2"});
+  EXPECT_EQ(cache["layers"]["bfloat16:bfloat16"], 2);
+  EXPECT_EQ(cache["layers"]["fp8:fp8"], 1);
+  EXPECT_EQ(cache_of({"--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "0",
+                      "--kv-cache-dtype-skip-layers", "1"})["layers"]["fp8:fp8"],
+            1);
+  EXPECT_EQ(cache_of({"--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "0",
+                      "1"})["layers"]["fp8:fp8"],
+            1);
+  expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "3"}, "0 to 2");
+  expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "sliding_window"},
+                 "no layer of the model has a sliding window");
+  expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "some"}, "some");
+}
+
+TEST_F(CachePolicyCliTest, KeyMeansAreOnForDynamicScalesAndSaidAtStartUp) {
+  EXPECT_NE(cache_of({"--kv-cache-dtype", "fp8"})["key_mean"].get<std::string>().find("built-in"),
+            std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "octet" / "key_means"));
+  EXPECT_EQ(cache_of({"--kv-cache-dtype", "fp8", "--kv-cache-key-mean", "off"})["key_mean"], "off");
+  EXPECT_EQ(cache_of({"--kv-cache-dtype", "fp8", "--kv-cache-scales", "unit"})["key_mean"], "off");
+  EXPECT_EQ(cache_of({})["key_mean"], "off");
+  const ProgramResult result = generate({"--kv-cache-dtype", "int8:fp8", "--verbose"});
+  EXPECT_EQ(result.err.find("cache  int8:fp8 x 3, scales dynamic, key means of "), 0u)
+      << result.err;
+  EXPECT_NE(result.err.find("layer  saturated  subnormal  not finite"), std::string::npos);
+  expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-key-mean", "maybe"}, "maybe");
+}
+
+TEST_F(CachePolicyCliTest, SingleLevelAccumulationIsRefusedOnTheCpu) {
+  EXPECT_EQ(generate({"--attention-accumulation", "two-level"}).status, 0);
+  expect_refused({"--attention-accumulation", "single"}, "Hopper");
+  expect_refused({"--attention-accumulation", "triple"}, "two-level or single");
+}
+
+TEST_F(CachePolicyCliTest, CalibratedScalesAndMeansAreTakenUp) {
+  const std::string output = (folder_ / "scales").string();
+  for (const char* granularity : {"tensor", "head"}) {
+    const ProgramResult result =
+        run_octet({"calibrate", "--model", model_, "--text", text_, "-o", output, "--granularity",
+                   granularity, "--include-query", "--means", "--max-tokens", "200"});
+    ASSERT_EQ(result.status, 0) << result.err;
+    EXPECT_NE(result.out.find("200 tokens read"), std::string::npos) << result.out;
+    const Json cache = cache_of({"--kv-cache-dtype", "fp8", "--kv-cache-scales", output});
+    EXPECT_EQ(cache["scales"], granularity);
+    EXPECT_EQ(cache["key_mean"], "off");
+    EXPECT_EQ(cache_of({"--kv-cache-dtype", "int8", "--kv-cache-key-mean", output})["key_mean"],
+              output + "/key_means.safetensors");
+    const Json config = parse_json(read_file(output + "/quantization_config.json"), "written");
+    EXPECT_EQ(config["quantization_config"]["kv_cache_scheme"]["strategy"],
+              std::string(granularity) == "head" ? "attn_head" : "tensor");
+  }
+  EXPECT_EQ(run_octet({"calibrate", "--model", model_, "--text", text_}).status, 2);
+  EXPECT_EQ(run_octet({"calibrate", "--model", model_, "--text", text_, "-o", text_}).status, 2);
+}
+
+TEST_F(CachePolicyCliTest, TheAccumulatorsFiguresComeAsTableAndJson) {
+  const ProgramResult table = run_octet({"eval", "accumulation", "--context", "2048"});
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_NE(table.out.find("never, running max"), std::string::npos);
+  const ProgramResult json = run_octet({"eval", "accumulation", "--context", "2048", "--json"});
+  const Json report = parse_json(json.out, "the output");
+  EXPECT_EQ(report["contexts"].size(), 2u);
+  EXPECT_EQ(report["curves"].size(), 32u);
+  EXPECT_EQ(run_octet({"eval", "accumulation", "--plot", "plot.pdf"}).status, 2);
+  EXPECT_EQ(run_octet({"eval", "accumulation", "--context", "1023"}).status, 2);
+}
+
+}  // namespace
+}  // namespace octet

@@ -1,0 +1,209 @@
+// Key means: what they are, where they are kept, and what never enters them.
+#include "engine/key_means.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "engine/builtin_text.h"
+#include "kv/element_order.h"
+#include "support/test_models.h"
+
+namespace octet {
+namespace {
+
+class KeyMeansTest : public ::testing::Test {
+ protected:
+  KeyMeansTest() { open("models/llama_mixed.gguf"); }
+
+  void open(const std::string& name) {
+    const auto file = GgufFile::open(data_path(name));
+    model_ = load_model(file);
+    tokenizer_ = Tokenizer::from_gguf(*file);
+  }
+
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("octet_engine_key_means_" + std::to_string(getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::create_directory(folder_);
+    const char* before = std::getenv("XDG_CACHE_HOME");
+    if (before != nullptr) before_ = before;
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    if (before_) {
+      setenv("XDG_CACHE_HOME", before_->c_str(), 1);
+    } else {
+      unsetenv("XDG_CACHE_HOME");
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  EngineOptions options(const std::string& dtype = "fp8") const {
+    EngineOptions made = engine_options(TestOptions{.cache = dtype}, 200);
+    made.cache.key_mean = "auto";
+    return made;
+  }
+
+  std::vector<std::filesystem::path> kept() const {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    }
+    return files;
+  }
+
+  std::filesystem::path folder_;
+  std::optional<std::string> before_;
+  std::shared_ptr<Model> model_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+};
+
+// Against the keys as a float32 cache holds them.
+TEST_F(KeyMeansTest, AreTheMeansOfTheBuiltInTextsKeys) {
+  for (const char* name : {"models/llama_mixed.gguf", "models/qwen2_biases.gguf"}) {
+    open(name);
+    std::vector<TokenId> tokens = tokenizer_->encode(builtin_text(), SpecialText::literal);
+    if (tokenizer_->adds_beginning_of_text() && tokenizer_->beginning_of_text()) {
+      tokens.insert(tokens.begin(), *tokenizer_->beginning_of_text());
+    }
+    const auto most = std::min<std::int64_t>(500, model_->config().max_positions);
+    ASSERT_GE(tokens.size(), static_cast<std::size_t>(most));
+    tokens.resize(static_cast<std::size_t>(most));
+
+    EngineCore core(model_, engine_options(TestOptions{}, most));
+    BlockTable blocks(core.pool());
+    ASSERT_TRUE(blocks.grow_to(most));
+    RunnerRows rows;
+    rows.blocks = &blocks;
+    rows.tokens = tokens;
+    core.runner().run({&rows, 1});
+
+    const KvKeyMeans means = compute_key_means(model_, *tokenizer_, options());
+    EXPECT_NE(means.source.find(std::to_string(most)), std::string::npos);
+    const std::vector<KvLayerGeometry> geometry = model_->config().kv_geometry();
+    ASSERT_EQ(means.layers.size(), geometry.size());
+    for (int layer = 0; layer < model_->config().layers; ++layer) {
+      const KvLayerView view = core.pool().layer_view(layer);
+      const KvRunLayout& run = view.group->run;
+      const std::span<const PageId> pages = blocks.pages(core.pool().layout().group_of(layer));
+      for (int head = 0; head < view.group->geometry.kv_heads; ++head) {
+        for (int i = 0; i < run.head_dim; ++i) {
+          double sum = 0;
+          for (std::int64_t token = 0; token < most; ++token) {
+            float value = 0;
+            std::memcpy(
+                &value,
+                view.run(pages[static_cast<std::size_t>(token / 64)], head) + run.key_offset +
+                    element_offset(run.key_order, 4, run.head_dim, static_cast<int>(token % 64), i),
+                sizeof(value));
+            sum += value;
+          }
+          EXPECT_EQ(means.layers[static_cast<std::size_t>(layer)]
+                                [static_cast<std::size_t>(head * run.head_dim + i)],
+                    static_cast<float>(sum / static_cast<double>(most)));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(KeyMeansTest, AreTheSameOnAnyThreadsInstructionsAndArithmetic) {
+  EngineOptions machine = options();
+  const KvKeyMeans means = compute_key_means(model_, *tokenizer_, machine);
+  machine.threads = 1;
+  machine.instruction_set = InstructionSet::portable;
+  machine.arithmetic = Arithmetic::bfloat16;
+  EXPECT_EQ(compute_key_means(model_, *tokenizer_, machine).layers, means.layers);
+}
+
+TEST_F(KeyMeansTest, AreKeptOnceAndReadBack) {
+  EXPECT_TRUE(kept().empty());
+  const EngineOptions first = with_key_means(options(), model_, *tokenizer_);
+  ASSERT_EQ(kept().size(), 1u);
+  EXPECT_EQ(kept()[0].parent_path(), folder_ / "octet" / "key_means");
+  const std::string bytes = read_file(kept()[0]);
+  const EngineOptions second = with_key_means(options("int8"), model_, *tokenizer_);
+  EXPECT_EQ(second.cache.means->layers, first.cache.means->layers);
+  EXPECT_EQ(second.cache.means->source, first.cache.means->source);
+
+  // The second came from the file: what the file says is what a third gets.
+  std::string other = bytes;
+  other.back() = static_cast<char>(other.back() ^ 1);
+  std::ofstream(kept()[0], std::ios::binary) << other;
+  EXPECT_NE(with_key_means(options(), model_, *tokenizer_).cache.means->layers,
+            first.cache.means->layers);
+
+  // One that was cut short is written anew.
+  std::ofstream(kept()[0], std::ios::binary) << bytes.substr(0, bytes.size() / 2);
+  EXPECT_EQ(with_key_means(options(), model_, *tokenizer_).cache.means->layers,
+            first.cache.means->layers);
+  EXPECT_EQ(read_file(kept()[0]), bytes);
+
+  // Another model's lie in another file.
+  open("models/llama_rope_scaling.gguf");
+  with_key_means(options(), model_, *tokenizer_);
+  EXPECT_EQ(kept().size(), 2u);
+}
+
+TEST_F(KeyMeansTest, AFolderThatCannotBeWrittenIsANote) {
+  const std::string blocked = (folder_ / "file").string();
+  std::ofstream(blocked) << "no folder";
+  setenv("XDG_CACHE_HOME", blocked.c_str(), 1);
+  const EngineOptions made = with_key_means(options(), model_, *tokenizer_);
+  ASSERT_NE(made.cache.means, nullptr);
+  EXPECT_NE(made.cache.means->source.find("not kept"), std::string::npos);
+  Engine engine(model_, tokenizer_, options());
+  EXPECT_NE(engine.core().policy().summary().find("not kept"), std::string::npos);
+
+  setenv("XDG_CACHE_HOME", "relative/path", 1);
+  const char* home = std::getenv("HOME");
+  EXPECT_EQ(key_mean_folder().has_value(), home != nullptr && home[0] == '/');
+}
+
+TEST_F(KeyMeansTest, AreNotTakenWhereNothingWantsThem) {
+  for (const char* dtype : {"float32", "bfloat16", "auto"}) {
+    EXPECT_EQ(with_key_means(options(dtype), model_, *tokenizer_).cache.means, nullptr) << dtype;
+  }
+  EngineOptions unit = options();
+  unit.cache.scales = "unit";
+  EXPECT_EQ(with_key_means(unit, model_, *tokenizer_).cache.means, nullptr);
+  EngineOptions off = options();
+  off.cache.key_mean = "off";
+  EXPECT_EQ(with_key_means(off, model_, *tokenizer_).cache.means, nullptr);
+  EXPECT_TRUE(kept().empty());
+  EXPECT_THROW(EngineCore(model_, options()), Error);  // auto, and nobody took them
+}
+
+// vllm#37554, #21640: a warm-up or a user's text must not set what rounding depends on. And a
+// second engine of the same model answers the same (vllm#57163).
+TEST_F(KeyMeansTest, NothingThatIsSentEntersThem) {
+  const auto answer = [this](Engine& engine, TokenId start) {
+    GenerateRequest request;
+    for (TokenId i = 0; i < 90; ++i) request.prompt.push_back((start + i * 7) % 300);
+    request.sampling.max_tokens = 20;
+    request.sampling.ignore_eos = true;
+    engine.submit(request);
+    std::vector<TokenId> tokens;
+    while (!engine.idle()) {
+      for (const TokenEvent& event : engine.step()) tokens.push_back(event.token);
+    }
+    return tokens;
+  };
+  Engine engine(model_, tokenizer_, options("int8:fp8"));
+  const std::string before = engine.core().policy().fingerprint();
+  const std::vector<TokenId> fresh = answer(engine, 3);
+  answer(engine, 200);
+  EXPECT_EQ(engine.core().policy().fingerprint(), before);
+  Engine again(model_, tokenizer_, options("int8:fp8"));
+  EXPECT_EQ(again.core().policy().fingerprint(), before);
+  answer(again, 200);
+  EXPECT_EQ(answer(again, 3), fresh);
+}
+
+}  // namespace
+}  // namespace octet
