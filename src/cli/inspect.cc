@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/inspect_cache.h"
 #include "cli/options.h"
 #include "core/json.h"
 #include "core/memory_info.h"
@@ -23,6 +24,7 @@ constexpr std::array<const char*, 6> cache_formats = {"float32", "bfloat16", "fl
 
 struct InspectFlags {
   std::string model;
+  CacheFlags cache;
   bool json = false;
 };
 
@@ -46,15 +48,18 @@ struct Inspection {
   WeightType all_weights;
   std::size_t available_bytes = 0;
   std::vector<CacheCost> caches;
+  KvPolicy policy;  // what the cache flags make of the model
 };
 
-Inspection inspect(const std::string& path) {
+Inspection inspect(const std::string& path, const KvPolicyOptions& cache) {
+  check_kv_policy_options(cache);
   Inspection result;
   result.path = path;
   const std::shared_ptr<const GgufFile> file = GgufFile::open(path);
   result.file_bytes = file->file_bytes();
   // Loading checks every tensor's name and shape; one position keeps its tables small.
-  result.config = load_model(file, 1)->config();
+  const std::unique_ptr<Model> model = load_model(file, 1);
+  result.config = model->config();
   for (const TensorView& tensor : file->tensors()) {
     for (WeightType* sum :
          {&result.weights[std::string(traits_of(tensor.dtype).name)], &result.all_weights}) {
@@ -74,6 +79,9 @@ Inspection inspect(const std::string& path) {
     result.caches.push_back({format, layout.bytes_per_token(),
                              static_cast<std::int64_t>(room / layout.bytes_per_token())});
   }
+  EngineOptions options;
+  options.cache = cache;
+  result.policy = make_kv_policy(cache_options(options, *model), result.config.kv_geometry());
   return result;
 }
 
@@ -112,6 +120,9 @@ std::string as_json(const Inspection& result) {
     entry["bytes_per_token"] = cache.bytes_per_token;
     entry["tokens_that_fit"] = cache.tokens_that_fit;
   }
+  object["kv_cache_reason"] = result.policy.reason;
+  object["kv_cache_scales_source"] = result.policy.scales_source;
+  object["kv_cache_layers"] = cache_layers_as_json(result.policy, config.kv_geometry());
   return dump_json(object);
 }
 
@@ -143,7 +154,7 @@ std::string as_text(const Inspection& result) {
   }
   text += fmt::format("           in {:.1f} GB of memory that is free now, beside the weights\n",
                       static_cast<double>(result.available_bytes) / 1e9);
-  return text;
+  return text + cache_layers_as_text(result.policy, config.kv_geometry());
 }
 
 }  // namespace
@@ -154,9 +165,10 @@ void add_inspect(CLI::App& program, CommandAction* run) {
   const auto flags = std::make_shared<InspectFlags>();
   add_model_flag(*command, &flags->model);
   command->add_flag("--json", flags->json, "Print one JSON object");
+  flags->cache.add_to(*command);
   command->callback([flags, run] {
     *run = [flags] {
-      const Inspection result = inspect(flags->model);
+      const Inspection result = inspect(flags->model, flags->cache.policy);
       if (flags->json) {
         std::cout << as_json(result) << '\n';
       } else {

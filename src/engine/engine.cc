@@ -108,10 +108,16 @@ std::string describe_model(const ModelConfig& config, Arithmetic arithmetic) {
 
 }  // namespace
 
+KvPolicyOptions cache_options(const EngineOptions& options, const Model& model) {
+  KvPolicyOptions cache = options.cache;
+  if (cache.checkpoint == nullptr) cache.checkpoint = model.kv_checkpoint();
+  return cache;
+}
+
 EngineCore::EngineCore(std::shared_ptr<Model> model, const EngineOptions& options)
     : model_(std::move(model)),
       max_model_len_(checked_model_len(options.max_model_len, model_->config())),
-      policy_(make_kv_policy(options.cache, model_->config().kv_geometry())),
+      policy_(make_kv_policy(cache_options(options, *model_), model_->config().kv_geometry())),
       threads_(std::make_unique<ThreadPool>(options.threads)) {
   checked(options.limits);
   context_.pool = threads_.get();

@@ -43,6 +43,9 @@ struct EngineOptions {
   AttentionObserver* observer = nullptr;
 };
 
+// options.cache, with what the model's checkpoint says of its cache where the options bring none.
+KvPolicyOptions cache_options(const EngineOptions& options, const Model& model);
+
 // The memory, threads and layout that run one model; what Engine and the evaluations share.
 class EngineCore {
  public:

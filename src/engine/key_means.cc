@@ -152,7 +152,8 @@ std::optional<std::string> key_mean_folder() {
 EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>& model,
                              const Tokenizer& tokenizer) {
   const std::vector<KvLayerGeometry> geometry = model->config().kv_geometry();
-  if (options.cache.means != nullptr || !make_kv_policy(options.cache, geometry).lacks_key_means) {
+  if (options.cache.means != nullptr ||
+      !make_kv_policy(cache_options(options, *model), geometry).lacks_key_means) {
     return options;
   }
   KvKeyMeans means;

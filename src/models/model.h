@@ -41,8 +41,15 @@ class Model {
   const std::string& content_hash() const { return content_hash_; }
   void set_content_hash(std::string hash) { content_hash_ = std::move(hash); }
 
+  // What the checkpoint says of its cache; null where it says nothing.
+  const std::shared_ptr<const KvCheckpoint>& kv_checkpoint() const { return kv_checkpoint_; }
+  void set_kv_checkpoint(std::shared_ptr<const KvCheckpoint> checkpoint) {
+    kv_checkpoint_ = std::move(checkpoint);
+  }
+
  private:
   std::string content_hash_;
+  std::shared_ptr<const KvCheckpoint> kv_checkpoint_;
 };
 
 class ModelReader;

@@ -80,6 +80,26 @@ TEST_F(CachePolicyCliTest, KeyMeansAreOnForDynamicScalesAndSaidAtStartUp) {
   expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-key-mean", "maybe"}, "maybe");
 }
 
+TEST_F(CachePolicyCliTest, InspectShowsEachLayersFormats) {
+  const std::vector<std::string> arguments = {
+      "inspect", "--model", model_, "--kv-cache-dtype", "int8:fp8", "--kv-cache-dtype-skip-layers",
+      "1"};
+  const ProgramResult text = run_octet(arguments);
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("keys int8 (dynamic), values fp8 (dynamic), key means"),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("keys bfloat16, values bfloat16\n"), std::string::npos) << text.out;
+  std::vector<std::string> as_json = arguments;
+  as_json.push_back("--json");
+  const Json layers = parse_json(run_octet(as_json).out, "the output")["kv_cache_layers"];
+  ASSERT_EQ(layers.size(), 3u);
+  EXPECT_EQ(layers[0]["key"]["dtype"], "int8");
+  EXPECT_EQ(layers[0]["key_mean"], true);
+  EXPECT_EQ(layers[1]["value"]["dtype"], "bfloat16");
+  EXPECT_EQ(layers[1]["key_mean"], false);
+}
+
 TEST_F(CachePolicyCliTest, SingleLevelAccumulationIsRefusedOnTheCpu) {
   EXPECT_EQ(generate({"--attention-accumulation", "two-level"}).status, 0);
   expect_refused({"--attention-accumulation", "single"}, "Hopper");

@@ -141,6 +141,30 @@ TEST(HopperAccumulator, ASinkCostsNothingWithTileLocalScales) {
   EXPECT_GT(sink_error(false, ascending), 3e-3);
 }
 
+// vllm#23813: one key that stands out, near the start, in the middle and near the end of a long
+// context, is found there.
+TEST(HopperAccumulator, APlantedNeedleIsFoundAtAnyDepth) {
+  constexpr std::size_t keys = 65536;
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  std::vector<float> scores(keys);
+  std::vector<float> values(keys);
+  for (const double depth : {0.1, 0.5, 0.9}) {
+    for (float& score : scores) score = normal(random);
+    for (float& value : values) value = -1.0f;
+    const auto needle = static_cast<std::size_t>(depth * keys);
+    scores[needle] = 20.0f;  // e^20 against 65,536 x e^0.5: all but 2e-4 of the weight
+    values[needle] = 7.0f;
+    HopperRow row;
+    row.scores = scores;
+    row.values = values.data();
+    row.head_dim = 1;
+    float output = 0;
+    hopper_weighted_values({}, row, &output);
+    EXPECT_NEAR(output, 7.0f, 0.02f) << depth;
+  }
+}
+
 // aiter#5535: a peak and a long tail that carries two thirds of the weight.
 TEST(HopperAccumulator, TheTailOfASoftmaxKeepsItsWeight) {
   std::vector<float> scores(2048, -7.0f);

@@ -137,6 +137,47 @@ TEST(StaticScales, LargeQueriesAreNotClipped) {
             1e-6);
 }
 
+// FlyDSL#1020, vllm#6429: a cache of more than 2^31 elements; the rows lie in its last page. Memory
+// that is not written is not committed.
+TEST(LargeCache, OffsetsPastTwoToTheThirtyOneAreRight) {
+  ThreadPool pool(1);
+  const OpContext context{&pool, detect_instruction_set()};
+  const KvLayout layout({{8, 512, 0}}, make_kv_policy({.dtype = "fp8"}, 1));
+  const std::size_t slab = PagePool::slab_bytes(layout);
+  const std::size_t slabs = (std::size_t{5} << 30) / slab;
+  PagePool pages(layout, slabs * slab);
+  PageId last = 0;
+  for (std::int64_t page = pages.capacity(0); page > 0; --page) {
+    last = std::max(last, *pages.allocate(0));
+  }
+  const KvLayerView layer = pages.layer_view(0);
+  ASSERT_GT(layer.run(last, 7) - layer.arena, std::int64_t{1} << 32);
+  const std::vector<float> key = random_floats(3 * 8 * 512, 21);
+  const std::vector<float> value = random_floats(3 * 8 * 512, 22);
+  const std::vector<SequenceRows> rows = {{0, 3, 0, {&last}}};
+  KvWriteArgs write;
+  write.key = key.data();
+  write.value = value.data();
+  write.key_stride = write.value_stride = 8 * 512;
+  write.layer = layer;
+  write.sequences = rows;
+  kv_write(context, write);
+  std::vector<float> output(key.size());
+  AttentionArgs args;
+  args.query = key.data();
+  args.output = output.data();
+  args.query_stride = args.output_stride = 8 * 512;
+  args.query_heads = 8;
+  args.softmax_scale = 0.05f;
+  args.layer = layer;
+  args.sequences = rows;
+  attention(context, args);
+  // The first row sees itself alone: its output is its value, rounded.
+  for (std::size_t i = 0; i < 8 * 512; ++i) {
+    EXPECT_NEAR(output[i], value[i], std::fabs(value[i]) * 0x1p-4f + 0.01f) << i;
+  }
+}
+
 TEST(KeyMeans, ChangeNoAnswerOfAnExactCache) {
   const std::size_t count = static_cast<std::size_t>(tokens) * 2 * head_dim;
   const std::vector<float> key = random_floats(count, 7);
