@@ -20,7 +20,7 @@ namespace octet {
 namespace {
 
 // Raised when means are taken in another way, so that what an older program kept is not used.
-constexpr std::uint32_t method_version = 1;
+constexpr std::uint32_t method_version = 2;
 
 class KeySums : public AttentionObserver {
  public:
@@ -66,9 +66,7 @@ std::vector<TokenId> text_tokens(const Model& model, const Tokenizer& tokenizer)
   if (tokenizer.adds_beginning_of_text() && tokenizer.beginning_of_text()) {
     tokens.insert(tokens.begin(), *tokenizer.beginning_of_text());
   }
-  const auto most = static_cast<std::size_t>(
-      std::min<std::int64_t>(key_mean_tokens, model.config().max_positions));
-  if (tokens.size() > most) tokens.resize(most);
+  if (tokens.size() > key_mean_tokens) tokens.resize(key_mean_tokens);
   return tokens;
 }
 
@@ -114,10 +112,11 @@ KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenize
   const std::vector<KvLayerGeometry> geometry = model->config().kv_geometry();
   const std::vector<TokenId> tokens = text_tokens(*model, tokenizer);
   const auto count = static_cast<std::int64_t>(tokens.size());
+  const auto piece = std::min<std::int64_t>(count, key_mean_piece_tokens);
   KeySums sums(geometry);
   EngineOptions options;
   options.cache.dtype = "float32";
-  options.max_model_len = std::max<std::int64_t>(count, 1);
+  options.max_model_len = std::max<std::int64_t>(piece, 1);
   options.limits.max_sequences = 1;
   options.instruction_set = machine.instruction_set;
   options.threads = machine.threads;
@@ -125,14 +124,18 @@ KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenize
   if (count > 0) {
     EngineCore core(model, options);
     BlockTable blocks(core.pool());
-    if (!blocks.grow_to(count)) {
-      throw_error(ErrorKind::out_of_memory, "no room for the {} tokens of the key means", count);
+    if (!blocks.grow_to(piece)) {
+      throw_error(ErrorKind::out_of_memory, "no room for the {} tokens of the key means", piece);
     }
-    RunnerRows rows;
-    rows.blocks = &blocks;
-    rows.tokens = tokens;
-    rows.logits = WantedLogits::none;
-    core.runner().run({&rows, 1});
+    // Each piece is written over the one before: nothing but the sums is wanted.
+    for (std::size_t first = 0; first < tokens.size(); first += key_mean_piece_tokens) {
+      RunnerRows rows;
+      rows.blocks = &blocks;
+      rows.tokens =
+          std::span(tokens).subspan(first, std::min(key_mean_piece_tokens, tokens.size() - first));
+      rows.logits = WantedLogits::none;
+      core.runner().run({&rows, 1});
+    }
   }
   KvKeyMeans means;
   means.source = fmt::format("{} built-in tokens", count);

@@ -43,6 +43,11 @@ class KeyMeansTest : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
+  static EngineOptions many_texts(EngineOptions options) {
+    options.limits.max_sequences = 10;
+    return options;
+  }
+
   EngineOptions options(const std::string& dtype = "fp8") const {
     EngineOptions made = engine_options(TestOptions{.cache = dtype}, 200);
     made.cache.key_mean = "auto";
@@ -71,41 +76,43 @@ TEST_F(KeyMeansTest, AreTheMeansOfTheBuiltInTextsKeys) {
     if (tokenizer_->adds_beginning_of_text() && tokenizer_->beginning_of_text()) {
       tokens.insert(tokens.begin(), *tokenizer_->beginning_of_text());
     }
-    const auto most = std::min<std::int64_t>(500, model_->config().max_positions);
-    ASSERT_GE(tokens.size(), static_cast<std::size_t>(most));
-    tokens.resize(static_cast<std::size_t>(most));
+    ASSERT_GE(tokens.size(), 500u);
+    tokens.resize(500);
 
-    EngineCore core(model_, engine_options(TestOptions{}, most));
-    BlockTable blocks(core.pool());
-    ASSERT_TRUE(blocks.grow_to(most));
-    RunnerRows rows;
-    rows.blocks = &blocks;
-    rows.tokens = tokens;
-    core.runner().run({&rows, 1});
+    // Pieces of 50 tokens side by side, each from position 0 on.
+    EngineCore core(model_, many_texts(engine_options(TestOptions{}, 50)));
+    std::vector<BlockTable> blocks;
+    std::vector<RunnerRows> rows(10);
+    for (std::size_t piece = 0; piece < 10; ++piece) {
+      blocks.emplace_back(core.pool());
+      ASSERT_TRUE(blocks.back().grow_to(50));
+      rows[piece].tokens = std::span(tokens).subspan(50 * piece, 50);
+    }
+    for (std::size_t piece = 0; piece < 10; ++piece) rows[piece].blocks = &blocks[piece];
+    core.runner().run(rows);
 
     const KvKeyMeans means = compute_key_means(model_, *tokenizer_, options());
-    EXPECT_NE(means.source.find(std::to_string(most)), std::string::npos);
+    EXPECT_EQ(means.source, "500 built-in tokens");
     const std::vector<KvLayerGeometry> geometry = model_->config().kv_geometry();
     ASSERT_EQ(means.layers.size(), geometry.size());
     for (int layer = 0; layer < model_->config().layers; ++layer) {
       const KvLayerView view = core.pool().layer_view(layer);
       const KvRunLayout& run = view.group->run;
-      const std::span<const PageId> pages = blocks.pages(core.pool().layout().group_of(layer));
       for (int head = 0; head < view.group->geometry.kv_heads; ++head) {
         for (int i = 0; i < run.head_dim; ++i) {
           double sum = 0;
-          for (std::int64_t token = 0; token < most; ++token) {
+          for (int token = 0; token < 500; ++token) {
             float value = 0;
-            std::memcpy(
-                &value,
-                view.run(pages[static_cast<std::size_t>(token / 64)], head) + run.key_offset +
-                    element_offset(run.key_order, 4, run.head_dim, static_cast<int>(token % 64), i),
-                sizeof(value));
+            const PageId page = blocks[static_cast<std::size_t>(token / 50)].pages(0)[0];
+            std::memcpy(&value,
+                        view.run(page, head) + run.key_offset +
+                            element_offset(run.key_order, 4, run.head_dim, token % 50, i),
+                        sizeof(value));
             sum += value;
           }
           EXPECT_EQ(means.layers[static_cast<std::size_t>(layer)]
                                 [static_cast<std::size_t>(head * run.head_dim + i)],
-                    static_cast<float>(sum / static_cast<double>(most)));
+                    static_cast<float>(sum / 500));
         }
       }
     }
