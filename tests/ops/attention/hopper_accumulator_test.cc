@@ -75,8 +75,8 @@ TEST(HopperAccumulator, PromotionTakesTheErrorOfLongContextsAway) {
     EXPECT_GT(uniform_error(keys, 0, tile_local), 2e-2);
   }
   // Without promotion the error grows with the context; with it, it does not.
-  EXPECT_GT(uniform_error(131072, 0), 2 * uniform_error(32768, 0));
-  EXPECT_GT(uniform_error(32768, 0), 2 * uniform_error(8192, 0));
+  EXPECT_GT(uniform_error(131072, 0), 1.5 * uniform_error(32768, 0));
+  EXPECT_GT(uniform_error(32768, 0), 1.5 * uniform_error(8192, 0));
   EXPECT_GT(uniform_error(keys, 64), 100 * uniform_error(keys, 1));
 }
 
@@ -180,7 +180,8 @@ TEST(HopperAccumulator, TheTailOfASoftmaxKeepsItsWeight) {
     accumulation.tile_local_scale = tile_local;
     values[0] = 1.0f;
     hopper_weighted_values(accumulation, row, &output);
-    EXPECT_FLOAT_EQ(output, 1.0f);  // weights sum to 1
+    // FlyDSL#1020: weights sum to 1, but for what the peak's own tile truncates.
+    EXPECT_NEAR(output, 1.0f, 2e-3f);
     values[0] = 0.0f;
     hopper_weighted_values(accumulation, row, &output);
     EXPECT_NEAR(output, 0.651f, 5e-3f);
