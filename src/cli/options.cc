@@ -139,7 +139,8 @@ void load_weights(LoadedModel* loaded, std::int64_t positions) {
   const auto start = std::chrono::steady_clock::now();
   // Key means are taken over a text of their own, however short the user's is.
   loaded->model = load_model(
-      loaded->file, positions > 0 ? std::max<std::int64_t>(positions, key_mean_tokens) : positions);
+      loaded->file,
+      positions > 0 ? std::max<std::int64_t>(positions, key_mean_piece_tokens) : positions);
   const std::int64_t rows = loaded->model->config().vocabulary_size;
   const std::int64_t tokens = loaded->tokenizer->vocabulary_size();
   // More rows than tokens are padding; fewer would leave tokens that the model cannot read.

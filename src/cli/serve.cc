@@ -124,9 +124,7 @@ void log_start(const LoadedModel& loaded, const EngineCore& core, const ServedMo
                        config.kv_heads, config.head_dim, loaded.load_seconds));
   log_info(fmt::format("device cpu, {} threads, {} kernels", core.context().pool->size(),
                        name_of(core.context().instruction_set)));
-  log_info(fmt::format("KV cache {}: {}, scales {}; {}", core.policy().dtype_name,
-                       describe_layers(core.policy()), core.policy().scales_name,
-                       core.policy().reason));
+  log_info(fmt::format("KV cache {}: {}", core.policy().dtype_name, core.policy().summary()));
   log_info(fmt::format(
       "GPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
       facts.cache_tokens, facts.max_model_len,
@@ -138,7 +136,7 @@ void run_serve(const ServeFlags& flags) {
   ServerOptions options = server_options(flags);
   options.api.model_names = model_names(flags);
   const EngineOptions for_engine = engine_options(flags);
-  make_kv_policy(flags.cache.policy, 1);  // every flag is checked before the work starts
+  check_kv_policy_options(flags.cache.policy);  // every flag is checked before the work starts
 
   LoadedModel loaded = open_model(flags.model);
   load_weights(&loaded, flags.max_model_len);
