@@ -61,7 +61,7 @@ class KeySums : public AttentionObserver {
   std::vector<std::int64_t> rows_;
 };
 
-std::vector<TokenId> text_tokens(const Model& model, const Tokenizer& tokenizer) {
+std::vector<TokenId> text_tokens(const Tokenizer& tokenizer) {
   std::vector<TokenId> tokens = tokenizer.encode(builtin_text(), SpecialText::literal);
   if (tokenizer.adds_beginning_of_text() && tokenizer.beginning_of_text()) {
     tokens.insert(tokens.begin(), *tokenizer.beginning_of_text());
@@ -110,7 +110,7 @@ std::string keep(const std::string& folder, const std::string& name, const KvKey
 KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenizer& tokenizer,
                              const EngineOptions& machine) {
   const std::vector<KvLayerGeometry> geometry = model->config().kv_geometry();
-  const std::vector<TokenId> tokens = text_tokens(*model, tokenizer);
+  const std::vector<TokenId> tokens = text_tokens(tokenizer);
   const auto count = static_cast<std::int64_t>(tokens.size());
   const auto piece = std::min<std::int64_t>(count, key_mean_piece_tokens);
   KeySums sums(geometry);
@@ -160,7 +160,7 @@ EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>
     return options;
   }
   KvKeyMeans means;
-  const std::string name = file_name(*model, text_tokens(*model, tokenizer));
+  const std::string name = file_name(*model, text_tokens(tokenizer));
   const std::optional<std::string> folder =
       model->content_hash().empty() ? std::nullopt : key_mean_folder();
   if (!folder || !read_kept(*folder + "/" + name, geometry, &means)) {
@@ -169,7 +169,7 @@ EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>
         folder ? keep(*folder, name, means, geometry) : std::string("no cache folder");
     if (!problem.empty()) means.source += fmt::format(" (not kept: {})", problem);
   } else {
-    means.source = fmt::format("{} built-in tokens", text_tokens(*model, tokenizer).size());
+    means.source = fmt::format("{} built-in tokens", text_tokens(tokenizer).size());
   }
   options.cache.means = std::make_shared<const KvKeyMeans>(std::move(means));
   return options;
