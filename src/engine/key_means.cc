@@ -70,9 +70,12 @@ std::vector<TokenId> text_tokens(const Tokenizer& tokenizer) {
   return tokens;
 }
 
-// The name of the file for this model and this way of taking means.
-std::string file_name(const Model& model, const std::vector<TokenId>& tokens) {
-  std::string key = fmt::format("octet key means {} {}", method_version, model.content_hash());
+// The name of the file for this model and this way of taking means. Instruction sets add in orders
+// of their own: another machine's last bits must not decide an answer here.
+std::string file_name(const Model& model, const std::vector<TokenId>& tokens,
+                      InstructionSet instruction_set) {
+  std::string key = fmt::format("octet key means {} {} {}", method_version,
+                                name_of(instruction_set), model.content_hash());
   for (const TokenId token : tokens) key += fmt::format(" {}", token);
   return content_hash(std::as_bytes(std::span(key))) + ".safetensors";
 }
@@ -160,7 +163,7 @@ EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>
     return options;
   }
   KvKeyMeans means;
-  const std::string name = file_name(*model, text_tokens(tokenizer));
+  const std::string name = file_name(*model, text_tokens(tokenizer), options.instruction_set);
   const std::optional<std::string> folder =
       model->content_hash().empty() ? std::nullopt : key_mean_folder();
   if (!folder || !read_kept(*folder + "/" + name, geometry, &means)) {

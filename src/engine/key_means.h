@@ -21,8 +21,8 @@ inline constexpr std::size_t key_mean_tokens = 500;
 inline constexpr std::size_t key_mean_piece_tokens = 50;
 
 // Means over the first 500 tokens of the built-in text (engine/builtin_text.h), read in pieces of
-// 50 in float32 arithmetic over a float32 cache: the same for everyone who runs the model. Nothing
-// that a user sends ever enters them.
+// 50 in float32 arithmetic over a float32 cache: the same for everyone who runs the model with the
+// same kernels, and up to rounding with others. Nothing that a user sends ever enters them.
 KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenizer& tokenizer,
                              const EngineOptions& machine);
 

@@ -177,6 +177,7 @@ class SilentModel : public Model {
  public:
   SilentModel() {
     config_.layers = 2;
+    config_.attention.resize(2);
     config_.kv_heads = config_.query_heads = 1;
     config_.head_dim = 8;
     config_.vocabulary_size = 10;
