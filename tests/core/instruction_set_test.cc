@@ -33,9 +33,23 @@ TEST(InstructionSet, Avx2IsThereWhereTheKernelSaysSo) {
   EXPECT_EQ(found, cpu_has("avx2") && cpu_has("fma") && cpu_has("f16c"));
 }
 
+TEST(InstructionSet, Avx512IsThereWhereTheKernelSaysSo) {
+  const std::vector<InstructionSet> sets = available_instruction_sets();
+  const auto found = [&sets](InstructionSet set) {
+    return std::find(sets.begin(), sets.end(), set) != sets.end();
+  };
+  const bool avx512 = found(InstructionSet::avx2) && cpu_has("avx512f") && cpu_has("avx512bw") &&
+                      cpu_has("avx512dq") && cpu_has("avx512vl");
+  EXPECT_EQ(found(InstructionSet::avx512), avx512);
+  EXPECT_EQ(found(InstructionSet::avx512_bf16),
+            avx512 && cpu_has("avx512_bf16") && cpu_has("avx512vbmi") && cpu_has("avx512_vnni"));
+}
+
 TEST(InstructionSet, NamesParseBack) {
   EXPECT_EQ(name_of(InstructionSet::portable), "portable");
   EXPECT_EQ(name_of(InstructionSet::avx2), "avx2");
+  EXPECT_EQ(name_of(InstructionSet::avx512), "avx512");
+  EXPECT_EQ(name_of(InstructionSet::avx512_bf16), "avx512_bf16");
   for (const InstructionSet set : available_instruction_sets()) {
     EXPECT_EQ(parse_instruction_set(name_of(set)), set);
   }
