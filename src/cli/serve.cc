@@ -36,6 +36,8 @@ struct ServeFlags {
   std::int64_t max_request_bytes = std::int64_t{16} << 20;
   std::int64_t max_model_len = 0;
   std::int64_t max_queued_requests = 1024;
+  std::int64_t cache_pages = 0;
+  bool prefix_caching = true;
   SchedulerLimits limits{.max_sequences = 32, .max_batched_tokens = 512, .prefill_chunk = 512};
   CacheFlags cache;
   MachineFlags machine;
@@ -73,6 +75,12 @@ EngineOptions engine_options(const ServeFlags& flags) {
   flags.machine.apply_to(&options);
   options.cache = flags.cache.policy;
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
+  if (flags.cache_pages > 0 && flags.cache.memory_bytes > 0) {
+    throw_bad_input(
+        "--num-gpu-blocks-override and --kv-cache-memory-bytes both size the cache, expected one");
+  }
+  options.kv_cache_pages = flags.cache_pages;
+  options.prefix_caching = flags.prefix_caching;
   options.max_model_len = flags.max_model_len;
   options.limits = flags.limits;
   options.limits.prefill_chunk = flags.limits.max_batched_tokens;
@@ -95,7 +103,7 @@ std::int64_t cache_tokens(const EngineCore& core) {
                                    core.pool().layout().bytes_per_token());
 }
 
-ServedModelFacts facts_of(const EngineCore& core, const std::string& name) {
+ServedModelFacts facts_of(const EngineCore& core, const std::string& name, bool prefix_caching) {
   const PagePool& pool = core.pool();
   const KvPolicy& policy = core.policy();
   ServedModelFacts facts;
@@ -107,6 +115,7 @@ ServedModelFacts facts_of(const EngineCore& core, const std::string& name) {
       {"kv_cache_scales", policy.scales_name},
       {"layers", describe_layers(policy)},
       {"block_size", std::to_string(page_tokens)},
+      {"enable_prefix_caching", prefix_caching ? "True" : "False"},
       {"num_gpu_blocks", std::to_string(facts.cache_tokens / page_tokens)},
       {"kv_cache_size_tokens", std::to_string(facts.cache_tokens)},
       {"kv_cache_memory_bytes", std::to_string(pool.arena().size())},
@@ -150,7 +159,7 @@ void run_serve(const ServeFlags& flags) {
       std::make_unique<Engine>(loaded.model, loaded.tokenizer, for_engine),
       EngineThreadOptions{.max_waiting = flags.max_queued_requests});
   const EngineCore& core = engine->core();
-  options.facts = facts_of(core, options.api.model_names.front());
+  options.facts = facts_of(core, options.api.model_names.front(), flags.prefix_caching);
   options.api.limits.max_model_len = core.max_model_len();
   options.api.limits.vocabulary_size = loaded.tokenizer->vocabulary_size();
   log_start(loaded, core, options.facts);
@@ -237,6 +246,15 @@ void add_engine_flags(CLI::App& command, ServeFlags* flags) {
              "Tokens computed in one step, and so of a prompt at a time")
       ->check(at_least_one)
       ->default_str(std::to_string(flags->limits.max_batched_tokens))
+      ->group(group);
+  add_number(command, "--num-gpu-blocks-override", &flags->cache_pages,
+             "Size of the cache, on any device: room for so many pages of 64 tokens in every group "
+             "of layers")
+      ->check(at_least_one)
+      ->group(group);
+  command
+      .add_flag("!--no-enable-prefix-caching", flags->prefix_caching,
+                "Let no two prompts that begin alike share cache pages")
       ->group(group);
   add_number(command, "--max-queued-requests", &flags->max_queued_requests,
              "Requests that may wait beside those that run; more get status 429")

@@ -137,6 +137,16 @@ class OpenAIClient(unittest.TestCase):
         self.assertEqual(stopped.choices[0].text, text[: text.index(stop)])
         self.assertEqual(stopped.choices[0].finish_reason, "stop")
 
+    def test_a_cached_prompt_is_told(self):
+        story = "Once upon a time there was a king. " * 40
+        first = self.complete(prompt=story, extra_body={"cache_salt": "told"})
+        second = self.complete(prompt=story, extra_body={"cache_salt": "told"})
+        self.assertEqual(first.usage.prompt_tokens_details.cached_tokens, 0)
+        self.assertGreaterEqual(second.usage.prompt_tokens_details.cached_tokens, 256)
+        self.assertEqual(first.choices[0].text, second.choices[0].text)
+        other = self.complete(prompt=story, extra_body={"cache_salt": "other"})
+        self.assertEqual(other.usage.prompt_tokens_details.cached_tokens, 0)
+
     def test_errors_have_their_types(self):
         wrong = openai.OpenAI(base_url=self.server.url + "/v1", api_key="wrong", max_retries=0)
         with self.assertRaises(openai.AuthenticationError):
