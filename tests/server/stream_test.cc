@@ -114,7 +114,7 @@ TEST(Stream, ReaderThatTakesNothingIsCutAndOthersKeepTheirPace) {
   options.connection.unsent_bytes = 64 << 10;
   options.connection.stall_time = 60s;  // the bound on its bytes is what must cut it
   RunningServer running(options);
-  // 200 tokens of 64 KB each: more than the system's own buffers take.
+  // 400 tokens of 64 KB each: more than the system's own buffers take.
   running.engine.token_text = std::string(64 << 10, 'x');
   RawClient stalled(running.port(), 4096);
   stalled.send(stream_request(400));
