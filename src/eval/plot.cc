@@ -64,7 +64,7 @@ std::string gnuplot_script(const Plot& plot, const std::string& file) {
   }
   script += fmt::format("set logscale xy\nset format y '%.0e'\nset xlabel {}\nset ylabel {}\n",
                         quoted(plot.x_label), quoted(plot.y_label));
-  const std::size_t columns = file == "-" ? 1 : std::min<std::size_t>(plot.panels.size(), 2);
+  const std::size_t columns = file == "-" || plot.panels.size() < 2 ? 1 : 2;
   script += fmt::format("set key outside below\nset multiplot layout {}, {}\n",
                         (plot.panels.size() + columns - 1) / columns, columns);
   for (std::size_t panel = 0; panel < plot.panels.size(); ++panel) {

@@ -46,6 +46,7 @@ TEST(Plot, TheScriptQuotesWhatItIsGivenAndDrawsEverySeries) {
   EXPECT_NE(script.find("title 'it''s'"), std::string::npos);
   EXPECT_NE(script.find("$d0_1 << EOD\n1 1\n2 2\nEOD"), std::string::npos);
   EXPECT_NE(gnuplot_script(plot, "-").find("set terminal dumb"), std::string::npos);
+  EXPECT_NE(gnuplot_script({}, "plot.png").find("set terminal pngcairo"), std::string::npos);
   for (const char* bad : {"", "plot", "plot.pdf", "a\nb.svg"}) {
     EXPECT_THROW(gnuplot_script(plot, bad), Error) << bad;
   }
