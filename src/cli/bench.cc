@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bench/attention_decode.h"
+#include "bench/attention_prefill.h"
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -15,10 +16,14 @@ namespace octet {
 
 namespace {
 
+// 2^22 rows of 128 heads of 256 elements are 256 GiB: more than any GPU holds.
+constexpr std::int64_t most_prefill_rows = std::int64_t{1} << 22;
+
 struct AttentionFlags {
   std::string phase = "decode";
   std::string heads = "32/8";
   AttentionDecodeBench bench;
+  int chunk = 0;  // of a prefill; 0: the whole context
   bool json = false;
 };
 
@@ -83,22 +88,109 @@ std::string as_text(const AttentionDecodeBench& bench, const AttentionDecodeRepo
   return text;
 }
 
-void run_attention(const AttentionFlags& flags) {
-  if (flags.phase != "decode") {
-    throw_unsupported("--phase {}: expected decode, the one phase that has a benchmark",
-                      flags.phase);
+Json as_json(const AttentionPrefillBench& bench, const AttentionPrefillReport& report) {
+  Json object;
+  object["phase"] = "prefill";
+  object["device"] = report.device;
+  object["head_dim"] = bench.head_dim;
+  object["query_heads"] = bench.query_heads;
+  object["kv_heads"] = bench.kv_heads;
+  object["batch"] = bench.batch;
+  object["context"] = bench.context;
+  object["chunk"] = bench.chunk;
+  object["window"] = bench.window;
+  object["value_mean"] = bench.value_mean;
+  object["kv_cache_dtype"] = report.cache;
+  object["kv_cache_scales"] = report.scales;
+  object["launches"] = report.launches;
+  object["us"] = report.microseconds;
+  object["us_fastest"] = report.fastest_microseconds;
+  object["operations"] = report.operations;
+  object["tflops"] = report.teraflops;
+  object["multiply_tflops"] = report.multiply_teraflops;
+  object["share_of_multiply_rate"] = report.teraflops / report.multiply_teraflops;
+  if (report.checked) {
+    object["error"] = report.error;
+    object["emulated_error"] = report.emulated_error;
   }
-  AttentionDecodeBench bench = flags.bench;
-  parse_heads(flags.heads, &bench);
+  return object;
+}
+
+std::string as_text(const AttentionPrefillBench& bench, const AttentionPrefillReport& report) {
+  std::string text = fmt::format(
+      "prefill, head_dim {}, {}/{} heads, {} x {} rows over {} keys, {} cache, {} scales, on {}\n"
+      "time            {:.1f} us (fastest sample {:.1f})\n"
+      "operations      {:.0f} TFLOPS, {:.1f} % of the {:.0f} TFLOPS of multiplying alone\n",
+      bench.head_dim, bench.query_heads, bench.kv_heads, bench.batch, bench.chunk, bench.context,
+      report.cache, report.scales, report.device, report.microseconds, report.fastest_microseconds,
+      report.teraflops, 100 * report.teraflops / report.multiply_teraflops,
+      report.multiply_teraflops);
+  if (report.checked) {
+    text += fmt::format("error           {:.2e} (emulated on the CPU: {:.2e})\n", report.error,
+                        report.emulated_error);
+  }
+  return text;
+}
+
+template <typename Bench, typename Report>
+void print_report(const Bench& bench, const Report& report, bool json) {
+  if (json) {
+    std::cout << dump_json(as_json(bench, report)) << '\n';
+  } else {
+    std::cout << as_text(bench, report);
+  }
+}
+
+void run_decode(const AttentionDecodeBench& bench, bool json) {
   if (bench.query_rows > bench.context) {
     throw_bad_input("--query-rows {}: more than the --context of {}", bench.query_rows,
                     bench.context);
   }
-  const AttentionDecodeReport report = bench_attention_decode(bench);
-  if (flags.json) {
-    std::cout << dump_json(as_json(bench, report)) << '\n';
+  print_report(bench, bench_attention_decode(bench), json);
+}
+
+void run_prefill(const AttentionDecodeBench& shared, int chunk, bool json) {
+  if (chunk > shared.context) {
+    throw_bad_input("--chunk {}: more than the --context of {}", chunk, shared.context);
+  }
+  AttentionPrefillBench bench;
+  bench.head_dim = shared.head_dim;
+  bench.query_heads = shared.query_heads;
+  bench.kv_heads = shared.kv_heads;
+  bench.batch = shared.batch;
+  bench.context = shared.context;
+  bench.chunk = chunk == 0 ? shared.context : chunk;
+  bench.window = shared.window;
+  bench.value_mean = shared.value_mean;
+  bench.check = shared.check;
+  bench.cache = shared.cache;
+  const std::int64_t rows = static_cast<std::int64_t>(bench.chunk) * bench.batch;
+  if (rows > most_prefill_rows) {
+    throw_bad_input("--batch {} and --chunk {}: {} query rows; expected at most {}", bench.batch,
+                    bench.chunk, rows, most_prefill_rows);
+  }
+  print_report(bench, bench_attention_prefill(bench), json);
+}
+
+// What only the other phase reads is refused, so that no flag is silently ignored.
+void refuse_flag(const CLI::App& command, const std::string& flag, const std::string& phase) {
+  if (command.get_option(flag)->count() > 0) {
+    throw_bad_input("{} says nothing to --phase {}", flag, phase);
+  }
+}
+
+void run_attention(const CLI::App& command, const AttentionFlags& flags) {
+  AttentionDecodeBench bench = flags.bench;
+  parse_heads(flags.heads, &bench);
+  if (flags.phase == "decode") {
+    refuse_flag(command, "--chunk", flags.phase);
+    run_decode(bench, flags.json);
+  } else if (flags.phase == "prefill") {
+    refuse_flag(command, "--query-rows", flags.phase);
+    refuse_flag(command, "--no-overlap", flags.phase);
+    run_prefill(bench, flags.chunk, flags.json);
   } else {
-    std::cout << as_text(bench, report);
+    throw_unsupported("--phase {}: expected decode or prefill", flags.phase);
   }
 }
 
@@ -113,7 +205,7 @@ void add_bench(CLI::App& program, CommandAction* run) {
       bench->add_subcommand("attention", "Attention over the paged cache on an NVIDIA GPU");
   const auto flags = std::make_shared<AttentionFlags>();
   AttentionDecodeBench& options = flags->bench;
-  command->add_option("--phase", flags->phase, "decode")->capture_default_str();
+  command->add_option("--phase", flags->phase, "decode or prefill")->capture_default_str();
   command->add_option("--head-dim", options.head_dim, "Elements of a head")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -127,6 +219,9 @@ void add_bench(CLI::App& program, CommandAction* run) {
   command->add_option("--query-rows", options.query_rows, "Query rows of every sequence")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  command
+      ->add_option("--chunk", flags->chunk, "Query rows of a prefill (default: the whole context)")
+      ->check(CLI::Range(1, 1 << 22));
   command->add_option("--window", options.window, "Keys that a query sees (default: all)")
       ->check(CLI::PositiveNumber);
   command->add_option("--v-mean", options.value_mean, "Mean of the values, whose deviation is 1")
@@ -140,7 +235,8 @@ void add_bench(CLI::App& program, CommandAction* run) {
                     "Let no launch begin before the one ahead has ended");
   command->add_flag("--check", options.check, "Compare with attention in double precision");
   command->add_flag("--json", flags->json, "Print one JSON object");
-  command->callback([flags, run] { *run = [flags] { run_attention(*flags); }; });
+  command->callback(
+      [flags, run, command] { *run = [flags, command] { run_attention(*command, *flags); }; });
 }
 
 }  // namespace octet

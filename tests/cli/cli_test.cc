@@ -63,7 +63,7 @@ TEST_F(CliTest, BenchRefusesWhatItCannotMeasure) {
   expect_refused({"bench", "attention", "--heads", "7/2"}, "--heads 7/2");
   expect_refused({"bench", "attention", "--heads", "8"}, "--heads 8");
   expect_refused({"bench", "attention", "--heads", "8/0"}, "--heads 8/0");
-  expect_refused({"bench", "attention", "--phase", "prefill"}, "--phase prefill");
+  expect_refused({"bench", "attention", "--phase", "training"}, "--phase training");
   expect_refused({"bench", "attention", "--query-rows", "9", "--context", "8"}, "--query-rows 9");
   expect_refused({"bench", "attention", "--context", "0"}, "--context");
 }

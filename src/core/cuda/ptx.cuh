@@ -71,6 +71,12 @@ __device__ __forceinline__ void named_barrier() {
   asm volatile("bar.sync %0, %1;" ::"n"(barrier), "n"(threads) : "memory");
 }
 
+// Counts this thread in, and does not wait.
+template <int barrier, int threads>
+__device__ __forceinline__ void named_barrier_arrive() {
+  asm volatile("bar.arrive %0, %1;" ::"n"(barrier), "n"(threads) : "memory");
+}
+
 // A barrier of its own for each warpgroup, of up to four; `group` is the same in all its threads.
 __device__ __forceinline__ void warpgroup_barrier(int group) {
   switch (group) {
@@ -83,6 +89,17 @@ __device__ __forceinline__ void warpgroup_barrier(int group) {
     default:
       return named_barrier<4, 128>();
   }
+}
+
+// --- Registers of a warpgroup: a block's warpgroups hand them to one another. All four warps.
+
+template <int registers>
+__device__ __forceinline__ void give_up_registers_above() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <int registers>
+__device__ __forceinline__ void take_registers_up_to() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
 // --- wgmma: four warps multiply a 64-row A by a B of 8 n columns, both in shared memory, both with
@@ -105,6 +122,12 @@ __device__ __forceinline__ void wgmma_commit() {
 }
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+// Waits until at most `groups` of this thread's committed groups, the newest, still run.
+template <int groups>
+__device__ __forceinline__ void wgmma_wait_all_but() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory");
 }
 
 // d = (accumulate ? d : 0) + A B for one step of k = 32: e4m3 x e4m3 into float32 (of which the
@@ -158,6 +181,12 @@ __device__ __forceinline__ std::uint32_t to_e4m3x2(float low, float high) {
   std::uint16_t codes;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
   return codes;
+}
+// Two floats to float16, to nearest even, what is below 0 (and NaN) to 0: `low` in bits 0 to 15.
+__device__ __forceinline__ std::uint32_t to_float16x2_positive(float low, float high) {
+  std::uint32_t halves;
+  asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+  return halves;
 }
 // The exact values of two e4m3 codes (low in x).
 __device__ __forceinline__ float2 from_e4m3x2(std::uint32_t codes) {

@@ -1,0 +1,79 @@
+// Prefill attention over an 8-bit paged cache on Hopper GPUs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <cuda_runtime_api.h>
+
+#include "core/cuda/device_memory.h"
+#include "kv/page_pool.h"
+#include "ops/attention/prefill_sm90_sequence.h"
+
+namespace octet {
+
+// What a launch's shape depends on; fixed for a layer of a model.
+struct PrefillSm90Shape {
+  int head_dim = 0;     // 64, 128 or 256
+  int query_heads = 0;  // a multiple of kv_heads
+  int kv_heads = 0;
+  int window = 0;  // keys that a query sees, itself included; 0: all
+  KvLayerPolicy policy;
+};
+
+// Who computes what. One serves all layers of a shape, one launch after the other on one stream.
+class PrefillSm90Workspace {
+ public:
+  // For steps of at most so many query rows and sequences. Throws Error{unsupported} for a shape
+  // without a kernel, Error{device} or Error{out_of_memory}.
+  PrefillSm90Workspace(const PrefillSm90Shape& shape, int max_query_rows, int max_sequences);
+
+  // Divides the work of a step. Once a step, on the stream of the launches that follow; sequence i
+  // is line i of their page table.
+  void plan(std::span<const PrefillSm90Sequence> sequences, cudaStream_t stream);
+
+  const PrefillSm90Shape& shape() const { return shape_; }
+
+ private:
+  friend void prefill_sm90(const struct PrefillSm90Args& args, PrefillSm90Workspace& workspace,
+                           cudaStream_t stream);
+  PrefillSm90Shape shape_;
+  int multiprocessors_ = 0;
+  int block_count_ = 0;
+  DeviceArray<std::byte> blocks_;
+  DeviceArray<std::uint32_t> counters_;
+};
+
+enum class PrefillOutput : std::uint8_t { bfloat16, float32 };
+
+// output[r][h] = sum_j softmax_j(softmax_scale * q[r][h] . k[j][h / group]) v[j][h / group]
+// over the keys that attention() (attention.h) names, for the rows of each sequence that the
+// workspace was planned for.
+//   query: [query rows, query_heads, head_dim] bfloat16, output the same shape; row strides in
+//     elements; 16-byte aligned rows
+//   layer: pages in sm90's order (KvTarget::sm90), on the device; the keys and values of all rows
+//     must have been written
+//   page_table: [sequences][page_table_stride] on the device: page i holds tokens
+//     [64 i, 64 i + 64); pages before a window are not read
+//
+// Rounding beside that of K and V: the query to e4m3, scaled by the power of two that brings the
+// largest element of up to 128 neighbouring rows to [128, 256); the softmax weights, times the
+// values' scales, to e4m3, scaled by the power of two that brings a row's largest of 128 keys to
+// (128, 256]. Row sums are those of the rounded weights. Products of 128 keys are added up by the
+// tensor core in 14 bits, and these in float32. The result depends on how rows are chunked only
+// through this rounding; not on the pages' places.
+struct PrefillSm90Args {
+  const void* query = nullptr;
+  void* output = nullptr;
+  PrefillOutput output_type = PrefillOutput::bfloat16;
+  std::int64_t query_stride = 0;
+  std::int64_t output_stride = 0;
+  float softmax_scale = 0;
+  KvLayerView layer;
+  const PageId* page_table = nullptr;
+  int page_table_stride = 0;
+};
+void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
+                  cudaStream_t stream);
+
+}  // namespace octet

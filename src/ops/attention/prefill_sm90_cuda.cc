@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "core/error.h"
+#include "ops/attention/prefill_sm90.h"
+#include "ops/attention/prefill_sm90_kernels.h"
+#include "ops/attention/prefill_sm90_parameters.h"
+
+namespace octet {
+
+namespace {
+
+bool is_fp8(const KvSidePolicy& side, KvScales scales) {
+  return side.dtype == KvDtype::fp8 && side.scales == scales;
+}
+
+PrefillKernel kernel_of(const PrefillSm90Shape& shape) {
+  if (shape.kv_heads <= 0 || shape.query_heads <= 0 || shape.query_heads % shape.kv_heads != 0) {
+    throw_error(ErrorKind::internal, "prefill: {} query heads do not divide among {} KV heads",
+                shape.query_heads, shape.kv_heads);
+  }
+  const KvLayerPolicy& policy = shape.policy;
+  const bool scaled =
+      is_fp8(policy.key, KvScales::dynamic) && is_fp8(policy.value, KvScales::dynamic);
+  if (!scaled && !(is_fp8(policy.key, KvScales::unit) && is_fp8(policy.value, KvScales::unit))) {
+    throw_unsupported(
+        "prefill on Hopper: a cache of {} with {} and {} scales; expected fp8 with dynamic or "
+        "unit scales",
+        describe(policy), name_of(policy.key.scales), name_of(policy.value.scales));
+  }
+  PrefillKernel kernel;
+  if (shape.head_dim == 64) kernel = prefill_kernel_head_dim_64(scaled);
+  if (shape.head_dim == 128) kernel = prefill_kernel_head_dim_128(scaled);
+  if (shape.head_dim == 256) kernel = prefill_kernel_head_dim_256(scaled);
+  if (kernel.function == nullptr) {
+    throw_unsupported("prefill on Hopper: head_dim {}; expected 64, 128 or 256", shape.head_dim);
+  }
+  return kernel;
+}
+
+}  // namespace
+
+PrefillSm90Workspace::PrefillSm90Workspace(const PrefillSm90Shape& shape, int max_query_rows,
+                                           int max_sequences)
+    : shape_(shape) {
+  const PrefillKernel kernel = kernel_of(shape);
+  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel.function),
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(kernel.shared_bytes)),
+             "cudaFuncSetAttribute");
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
+             "cudaDeviceGetAttribute");
+  const std::int64_t rows =
+      static_cast<std::int64_t>(max_query_rows) * (shape.query_heads / shape.kv_heads);
+  // A sequence's last block may be short.
+  const std::int64_t blocks = rows / prefill_block_rows + max_sequences;
+  if (max_query_rows < 0 || max_sequences < 0 || rows > std::numeric_limits<std::int32_t>::max() ||
+      blocks * shape.kv_heads > std::numeric_limits<std::int32_t>::max() / 2) {
+    throw_error(ErrorKind::internal, "prefill: a workspace for {} query rows of {} sequences",
+                max_query_rows, max_sequences);
+  }
+  blocks_ = DeviceArray<std::byte>(static_cast<std::size_t>(blocks) * sizeof(PrefillBlock));
+  counters_ = DeviceArray<std::uint32_t>(2);
+  counters_.fill_bytes(0);
+  check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+void PrefillSm90Workspace::plan(std::span<const PrefillSm90Sequence> sequences,
+                                cudaStream_t stream) {
+  const std::vector<PrefillBlock> blocks =
+      make_prefill_blocks(sequences, shape_.query_heads / shape_.kv_heads, shape_.window);
+  const std::size_t bytes = blocks.size() * sizeof(PrefillBlock);
+  if (bytes > blocks_.bytes()) {
+    throw_error(ErrorKind::internal, "prefill: {} blocks of work in a workspace for {}",
+                blocks.size(), blocks_.bytes() / sizeof(PrefillBlock));
+  }
+  block_count_ = static_cast<int>(blocks.size());
+  if (bytes == 0) return;
+  // From pageable memory: the call returns once the blocks have been read.
+  check_cuda(cudaMemcpyAsync(blocks_.data(), blocks.data(), bytes, cudaMemcpyHostToDevice, stream),
+             "cudaMemcpyAsync");
+}
+
+void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
+                  cudaStream_t stream) {
+  const PrefillSm90Shape& shape = workspace.shape_;
+  const PrefillKernel kernel = kernel_of(shape);
+  const KvGroup& group = *args.layer.group;
+  if (group.geometry.kv_heads != shape.kv_heads || group.run.head_dim != shape.head_dim ||
+      !(group.run.policy == shape.policy) || group.run.key_order != KvOrder::swizzled_rows ||
+      group.run.value_order != KvOrder::swizzled_transpose) {
+    throw_error(ErrorKind::internal,
+                "prefill: the layer's pages are not of the workspace's shape in Hopper's order");
+  }
+  if (workspace.block_count_ == 0) return;
+
+  PrefillParameters parameters;
+  parameters.query = args.query;
+  parameters.output = args.output;
+  parameters.query_stride = args.query_stride;
+  parameters.output_stride = args.output_stride;
+  parameters.output_float32 = args.output_type == PrefillOutput::float32;
+  parameters.scale_log2 = args.softmax_scale * 1.44269504088896341f;
+  parameters.layer = args.layer.arena + args.layer.layer_offset;
+  parameters.slab_bytes = args.layer.slab_bytes;
+  parameters.page_bytes = args.layer.page_bytes;
+  parameters.run_bytes = group.run.bytes;
+  parameters.pages_per_slab = args.layer.pages_per_slab;
+  parameters.page_table = args.page_table;
+  parameters.page_table_stride = args.page_table_stride;
+  parameters.blocks = reinterpret_cast<const PrefillBlock*>(workspace.blocks_.data());
+  parameters.block_count = workspace.block_count_;
+  parameters.kv_heads = shape.kv_heads;
+  parameters.group = shape.query_heads / shape.kv_heads;
+  parameters.window = shape.window;
+  parameters.counters = workspace.counters_.data();
+
+  const std::int64_t items = static_cast<std::int64_t>(workspace.block_count_) * shape.kv_heads;
+  const auto grid =
+      static_cast<unsigned>(std::min<std::int64_t>(items, workspace.multiprocessors_));
+  void* arguments[] = {&parameters};
+  check_cuda(cudaLaunchKernel(reinterpret_cast<const void*>(kernel.function), dim3(grid),
+                              dim3(static_cast<unsigned>(kernel.threads)), arguments,
+                              kernel.shared_bytes, stream),
+             "launch of the prefill kernel");
+}
+
+}  // namespace octet

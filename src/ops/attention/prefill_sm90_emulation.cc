@@ -1,0 +1,134 @@
+#include "ops/attention/prefill_sm90_emulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/bfloat16.h"
+#include "core/error.h"
+#include "core/float8_e4m3.h"
+#include "kv/element_order.h"
+#include "ops/attention/prefill_sm90_work.h"
+
+namespace octet {
+
+namespace {
+
+float scale_at(const KvSidePolicy& side, const std::byte* scales, int token) {
+  if (side.scales != KvScales::dynamic) return 1.0f;
+  std::uint16_t bits;
+  std::memcpy(&bits, scales + 2 * token, sizeof(bits));
+  return bfloat16_to_float(bits);
+}
+
+float round_e4m3(double x) {
+  // From double to float first: a tie of e4m3 is a float, so that this rounds as one step would,
+  // but for values a float's half step from a tie.
+  return float8_e4m3_to_float(float_to_float8_e4m3(static_cast<float>(x)));
+}
+
+double dot(const float* a, const float* b, int count) {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * b[i];
+  return sum;
+}
+
+const float* row_of(const std::vector<float>& rows, int head_dim, int row) {
+  return rows.data() + static_cast<std::size_t>(row) * static_cast<std::size_t>(head_dim);
+}
+
+}  // namespace
+
+StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int context,
+                            const std::function<const std::byte*(int page)>& run) {
+  if (layout.policy.key.dtype != KvDtype::fp8 || layout.policy.value.dtype != KvDtype::fp8) {
+    throw_error(ErrorKind::internal, "read_stored_head: a cache of {}", describe(layout.policy));
+  }
+  StoredHead head;
+  head.head_dim = layout.head_dim;
+  const auto width = static_cast<std::size_t>(layout.head_dim);
+  const auto keys = static_cast<std::size_t>(context);
+  head.keys.resize(keys * width);
+  head.values.resize(keys * width);
+  head.key_scales.resize(keys);
+  head.value_scales.resize(keys);
+  for (int key = first_key / page_tokens * page_tokens; key < context; ++key) {
+    const std::byte* bytes = run(key / page_tokens);
+    const int token = key % page_tokens;
+    const auto at = static_cast<std::size_t>(key);
+    head.key_scales[at] = scale_at(layout.policy.key, bytes + layout.key_scale_offset, token);
+    head.value_scales[at] = scale_at(layout.policy.value, bytes + layout.value_scale_offset, token);
+    for (int i = 0; i < layout.head_dim; ++i) {
+      const auto place = at * width + static_cast<std::size_t>(i);
+      const auto code = [&](std::size_t side, KvOrder order) {
+        return float8_e4m3_to_float(static_cast<std::uint8_t>(
+            bytes[side + element_offset(order, 1, layout.head_dim, token, i)]));
+      };
+      head.keys[place] = code(layout.key_offset, layout.key_order);
+      head.values[place] = code(layout.value_offset, layout.value_order);
+    }
+  }
+  return head;
+}
+
+void attend_exactly(const StoredHead& head, std::span<const float> query, int first, int last,
+                    double softmax_scale, double* output) {
+  std::vector<double> scores;
+  for (int key = first; key < last; ++key) {
+    const double product = dot(query.data(), row_of(head.keys, head.head_dim, key), head.head_dim);
+    scores.push_back(product * head.key_scales[static_cast<std::size_t>(key)] * softmax_scale);
+  }
+  const double highest = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  std::fill_n(output, head.head_dim, 0.0);
+  for (int key = first; key < last; ++key) {
+    const double weight = std::exp(scores[static_cast<std::size_t>(key - first)] - highest);
+    sum += weight;
+    const double scaled = weight * head.value_scales[static_cast<std::size_t>(key)];
+    const float* value = row_of(head.values, head.head_dim, key);
+    for (int i = 0; i < head.head_dim; ++i) output[i] += scaled * value[i];
+  }
+  for (int i = 0; i < head.head_dim; ++i) output[i] /= sum;
+}
+
+void attend_as_prefill_rounds(const StoredHead& head, std::span<const float> query,
+                              float query_maximum, int first, int last, double softmax_scale,
+                              double* output) {
+  // The largest element of the rows that share a scale comes to [128, 256).
+  const int exponent = query_maximum > 0 ? std::ilogb(query_maximum) - 7 : 0;
+  std::vector<float> rounded;
+  for (const float x : query) rounded.push_back(round_e4m3(std::ldexp(x, -exponent)));
+  const double factor = std::ldexp(softmax_scale * 1.44269504088896341, exponent);
+
+  double highest = -HUGE_VAL;
+  double sum = 0;
+  std::fill_n(output, head.head_dim, 0.0);
+  std::vector<double> scores;
+  for (int begin = first; begin < last;) {
+    const int end = std::min(last, (begin / prefill_tile_keys + 1) * prefill_tile_keys);
+    scores.clear();
+    for (int key = begin; key < end; ++key) {
+      const double product =
+          dot(rounded.data(), row_of(head.keys, head.head_dim, key), head.head_dim);
+      scores.push_back(product * factor * head.key_scales[static_cast<std::size_t>(key)] +
+                       std::log2(head.value_scales[static_cast<std::size_t>(key)]));
+    }
+    const double tile = std::ceil(*std::max_element(scores.begin(), scores.end()));
+    const double before = std::exp2(highest - std::max(highest, tile));
+    highest = std::max(highest, tile);
+    const double beta = std::exp2(tile - highest);
+    sum *= before;
+    for (int i = 0; i < head.head_dim; ++i) output[i] *= before;
+    for (int key = begin; key < end; ++key) {
+      const double score = scores[static_cast<std::size_t>(key - begin)];
+      const double weight = beta * round_e4m3(std::exp2(score - tile + 8));
+      sum += weight / head.value_scales[static_cast<std::size_t>(key)];
+      const float* value = row_of(head.values, head.head_dim, key);
+      for (int i = 0; i < head.head_dim; ++i) output[i] += weight * value[i];
+    }
+    begin = end;
+  }
+  for (int i = 0; i < head.head_dim; ++i) output[i] /= sum;
+}
+
+}  // namespace octet

@@ -1,0 +1,12 @@
+#include "ops/attention/prefill_sm90_pick.cuh"
+
+namespace octet {
+
+// Stages and the polynomial's share are the fastest of those measured
+// (docs/kernels/prefill_sm90.md).
+PrefillKernel prefill_kernel_head_dim_128(bool scaled) {
+  return scaled ? prefill_kernel_of<PrefillConfig<128, true, 6, 2>>()
+                : prefill_kernel_of<PrefillConfig<128, false, 6, 2>>();
+}
+
+}  // namespace octet

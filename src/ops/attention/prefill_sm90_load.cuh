@@ -1,0 +1,231 @@
+// The loading warpgroup of the prefill kernel: one warp hands out work and asks for pages, one
+// prepares what lies in shared memory beside them. Internal to src/ops/attention.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "core/cuda/ptx.cuh"
+#include "ops/attention/prefill_sm90_shared.cuh"
+
+namespace octet {
+
+// Asks for the tiles of an item, the last first. Lanes hold the pages' addresses, 32 at a time.
+template <typename Config>
+__device__ void load_item(const PrefillParameters& p, PrefillShared<Config>& shared,
+                          const PrefillBlock& block, PrefillRing<Config::stages>& ring,
+                          bool& filled) {
+  const int lane = threadIdx.x % 32;
+  const std::int32_t* table =
+      p.page_table + static_cast<std::int64_t>(block.sequence) * p.page_table_stride;
+  const int first_page = block.first_key / 64;
+  const int last_page = (block.context + 63) / 64;
+  const std::byte* run = nullptr;
+  for (int tile = block.last_tile - 1, count = 0; tile >= block.first_tile; --tile, ++count) {
+    if (count % 16 == 0) {
+      const int page = 2 * tile + 1 - lane;
+      if (page >= first_page && page < last_page) {
+        const int id = table[page];
+        const int slab = id / p.pages_per_slab;
+        run = p.layer + static_cast<std::size_t>(slab) * p.slab_bytes +
+              static_cast<std::size_t>(id - slab * p.pages_per_slab) * p.page_bytes +
+              static_cast<std::size_t>(block.kv_head) * p.run_bytes;
+      }
+    }
+    const int stage = ring.stage;
+    if (filled) ptx::mbarrier_wait(&shared.empty[stage], ring.parity ^ 1);
+    const int pages = min(2 * tile + 2, last_page) - max(2 * tile, first_page);
+    if (lane == 0) {
+      ptx::mbarrier_expect(&shared.keys_full[stage], pages * Config::page_side_bytes);
+      ptx::mbarrier_expect(&shared.values_full[stage],
+                           pages * (Config::page_side_bytes + Config::scale_bytes));
+    }
+    __syncwarp();
+    const int x = 1 - (lane - 2 * (count % 16));  // the lane's page is the tile's 0th or 1st
+    const int page = 2 * tile + x;
+    if ((x == 0 || x == 1) && page >= first_page && page < last_page) {
+      constexpr int piece = 64 * Config::panel_row;
+#pragma unroll
+      for (int panel = 0; panel < Config::panels; ++panel) {
+        ptx::bulk_copy(shared.keys[stage] + (2 * panel + x) * piece, run + panel * piece, piece,
+                       &shared.keys_full[stage]);
+      }
+      ptx::bulk_copy(shared.values[stage][x], run + Config::page_side_bytes,
+                     Config::page_side_bytes, &shared.values_full[stage]);
+      if (Config::scaled) {
+        ptx::bulk_copy(shared.scales[stage][x], run + 2 * Config::page_side_bytes,
+                       Config::scale_bytes, &shared.values_full[stage]);
+      }
+    }
+    ring.advance();
+    if (ring.stage == 0) filled = true;
+  }
+}
+
+// Hands out work: the first item by the block's number, the others to whoever asks first.
+template <typename Config>
+__device__ void load_items(const PrefillParameters& p, PrefillShared<Config>& shared) {
+  const int lane = threadIdx.x % 32;
+  const int items = p.block_count * p.kv_heads;
+  PrefillRing<Config::stages> ring;
+  bool filled = false;
+  int index = blockIdx.x;
+  for (int n = 0;; ++n) {
+    if (n >= 2) ptx::mbarrier_wait(&shared.item_empty[n % 2], (n / 2 - 1) & 1);
+    PrefillBlock& block = shared.items[n % 2];
+    // The number of the next item, asked for long before it is needed.
+    int next = 0;
+    if (lane == 0) {
+      if (index < items) {
+        block = p.blocks[index / p.kv_heads];
+        block.kv_head = index % p.kv_heads;
+        next = gridDim.x + atomicAdd(&p.counters[0], 1u);
+      } else {
+        block.kv_head = -1;
+      }
+      ptx::mbarrier_arrive(&shared.item_full[n % 2]);
+    }
+    __syncwarp();
+    if (index >= items) break;
+    load_item(p, shared, block, ring, filled);
+    index = __shfl_sync(~0u, next, 0);
+  }
+  // The last block to be done leaves the counters as it found them.
+  if (lane == 0 && ptx::atomic_add_ordered(&p.counters[1], 1) + 1 == gridDim.x) {
+    p.counters[0] = 0;
+    p.counters[1] = 0;
+  }
+}
+
+// Sets the values of tokens outside [first, last) of a page to 0: a weight of 0 would not silence a
+// NaN. One warp.
+template <typename Config>
+__device__ void clear_values(std::uint8_t* values, int first, int last) {
+  for (int piece = threadIdx.x % 32; piece < Config::head_dim * 4; piece += 32) {
+    const int row = piece / 4;
+    const int token = (piece % 4 ^ (row >> 1) % 4) * 16;
+    auto* words = reinterpret_cast<std::uint32_t*>(values + piece * 16);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      std::uint32_t mask = 0;
+#pragma unroll
+      for (int byte = 0; byte < 4; ++byte) {
+        const int key = token + 2 * i + byte % 2 + byte / 2 * 8;  // transposed_place, backwards
+        if (key >= first && key < last) mask |= 0xFFu << (8 * byte);
+      }
+      words[i] &= mask;
+    }
+  }
+}
+
+// The rows below the values: 1 / scale of each token as three e4m3 terms (row 1 in sixteenths of
+// row 0, row 2 of row 1), so that products with them give the sum of the weights as the
+// denominator wants it. A factor of the tile keeps them within e4m3's range: its largest scale
+// becomes 2^-6 to 2^-5, and one below 2^-13 of that counts as 2^-13 (its values then are too large,
+// by at most 2^-13 of the tile's largest value).
+template <typename Config>
+__device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config>& shared,
+                                int stage, float query_down, int first, int last) {
+  const int lane = threadIdx.x % 32;
+  float key_scale[4];
+  float value_scale[4];
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int key = 64 * (i / 2) + 2 * lane + i % 2;
+    const std::uint16_t* scales = shared.scales[stage][i / 2];
+    const bool valid = key >= first && key < last;
+    const auto widen = [&](std::uint16_t bits) {
+      return valid ? __uint_as_float(static_cast<unsigned>(bits) << 16) : 0.0f;
+    };
+    key_scale[i] = widen(scales[key % 64]);
+    value_scale[i] = widen(scales[64 + key % 64]);
+    largest = fmaxf(largest, value_scale[i]);
+  }
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+  }
+  const int exponent = max(static_cast<int>(__float_as_uint(largest) >> 23), 16);
+  const float up = __uint_as_float(static_cast<unsigned>(exponent - 5) << 23);
+  if (lane == 0) {
+    shared.sum_scale[stage] = __uint_as_float(static_cast<unsigned>(259 - exponent) << 23);
+  }
+  const float least = largest * 0x1p-13f;
+  const float key_factor = query_down * p.scale_log2;
+#pragma unroll
+  for (int x = 0; x < 2; ++x) {
+    const float low = fmaxf(value_scale[2 * x], least);
+    const float high = fmaxf(value_scale[2 * x + 1], least);
+    shared.columns[stage][32 * x + lane] =
+        make_float4(key_scale[2 * x] * key_factor, key_scale[2 * x + 1] * key_factor,
+                    ptx::log2_approximate(low), ptx::log2_approximate(high));
+    const bool low_valid = 64 * x + 2 * lane >= first && 64 * x + 2 * lane < last;
+    const bool high_valid = 64 * x + 2 * lane + 1 >= first && 64 * x + 2 * lane + 1 < last;
+    float low_rest = low_valid ? __fdividef(up, low) : 0.0f;
+    float high_rest = high_valid ? __fdividef(up, high) : 0.0f;
+    // Both tokens are neighbours in the permuted row too.
+    const int within = 2 * lane % 16;
+    const int place = 2 * lane - within + within % 8 * 2 + within / 8 * 2;
+    std::uint8_t* rows = shared.values[stage][x] + Config::page_side_bytes;
+#pragma unroll
+    for (int term = 0; term < 3; ++term) {
+      const std::uint32_t codes = ptx::to_e4m3x2(low_rest, high_rest);
+      const float2 rounded = ptx::from_e4m3x2(codes);
+      low_rest = 16 * (low_rest - rounded.x);
+      high_rest = 16 * (high_rest - rounded.y);
+      const int offset = 64 * term + place;
+      *reinterpret_cast<std::uint16_t*>(rows + (offset ^ (offset / 128 % 4 * 16))) =
+          static_cast<std::uint16_t>(codes);
+    }
+  }
+}
+
+// Rows of ones (or, with scales, room for the inverses) below the values of every stage. One warp.
+template <typename Config>
+__device__ void clear_inverses(PrefillShared<Config>& shared) {
+  const int lane = threadIdx.x % 32;
+  for (int stage = 0; stage < Config::stages; ++stage) {
+    for (int x = 0; x < 2; ++x) {
+      auto* rows = reinterpret_cast<uint4*>(shared.values[stage][x] + Config::page_side_bytes);
+      const std::uint32_t word = lane < 4 && !Config::scaled ? 0x38383838u : 0;  // 1.0
+      rows[lane] = make_uint4(word, word, word, word);
+    }
+    if (lane == 0) shared.sum_scale[stage] = 1;
+  }
+}
+
+// Makes each tile ready once it is there: the columns' factors, and zeros where no token is.
+template <typename Config>
+__device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>& shared) {
+  const int lane = threadIdx.x % 32;
+  clear_inverses(shared);
+  PrefillRing<Config::stages> ring;
+  for (int n = 0;; ++n) {
+    const PrefillBlock& block = take_item(shared, n);
+    if (block.kv_head < 0) break;
+    const int first = block.first_key / 64 * 64;
+    float query_down = 0;
+    if (Config::scaled) {
+      ptx::mbarrier_wait(&shared.query_ready, n & 1);
+      query_down = query_scale(shared, n).down;
+    }
+    for (int tile = block.last_tile - 1; tile >= block.first_tile; --tile) {
+      const int stage = ring.stage;
+      ptx::mbarrier_wait(&shared.values_full[stage], ring.parity);
+      const int begin = first - tile * prefill_tile_keys;
+      const int end = block.context - tile * prefill_tile_keys;
+      if (Config::scaled) prepare_columns(p, shared, stage, query_down, begin, end);
+      if (begin > 0 || end < prefill_tile_keys) {
+        clear_values<Config>(shared.values[stage][0], begin, end);
+        clear_values<Config>(shared.values[stage][1], begin - 64, end - 64);
+      }
+      ptx::fence_async_shared();
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(&shared.ready[stage]);
+      ring.advance();
+    }
+    release_item(shared, n);
+  }
+}
+
+}  // namespace octet
