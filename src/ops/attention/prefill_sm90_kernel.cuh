@@ -21,21 +21,29 @@
 
 namespace octet {
 
-// What a computing thread knows of its two rows, `row` and `row` + 8 of its warpgroup's 64.
-struct PrefillRows {
-  int place[2];     // among the sequence's rows; not below item.rows: no row
-  int position[2];  // the newest key that it sees; -1: none
-};
+// A computing thread has rows `row` and `row` + 8 of its warpgroup's 64. What it knows of them is
+// found anew from the item where it is needed: registers to keep it there are not.
+__device__ __forceinline__ int row_place(const PrefillBlock& item, int group, int r) {
+  return item.first_row + 64 * group + 16 * static_cast<int>(threadIdx.x / 32 % 4) +
+         static_cast<int>(threadIdx.x % 32 / 4) + 8 * r;
+}
+// The newest key that a row sees. Places past the last row see what that sees; their query is 0,
+// and their output is not stored.
+__device__ __forceinline__ int row_position(const PrefillParameters& p, const PrefillBlock& item,
+                                            int place) {
+  return item.first_position + min(place, item.rows - 1) / p.group;
+}
 
 template <typename Config>
 struct PrefillState {
   float output[Config::chunks > 1 ? Config::chunks - 1 : 1][32];
   float last_output[Config::last_registers];  // its last four: the row sums' terms
+  // Of each row, as powers of two: the outputs are relative to `maximum`, the largest base so far;
+  // the weights of a tile to `base`; and its products must be multiplied by beta = base / maximum.
   float maximum[2];
-  float alpha[2];  // what the outputs must be multiplied by
-  float beta[2];   // what the tile's products must be multiplied by
+  float base[2];
+  float beta[2];
   float sum_scale;
-  bool moved;  // whether any row of the warp has an alpha other than 1
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -45,7 +53,11 @@ struct PrefillState {
     }
 #pragma unroll
     for (int i = 0; i < Config::last_registers; ++i) last_output[i] = 0;
-    maximum[0] = maximum[1] = prefill_no_score;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      maximum[r] = base[r] = prefill_no_score;
+      beta[r] = 0;
+    }
   }
 };
 
@@ -94,7 +106,7 @@ __device__ __forceinline__ void multiply_values(const PrefillShared<Config>& sha
 }
 
 // The two warpgroups take turns at the tensor core, so that one multiplies while the other computes
-// its softmax. Left alone they fall into step, and each unit rests half of the time.
+// its softmax. Left alone they fall into step.
 __device__ __forceinline__ void take_turn(int group) {
   if (group == 0) {
     ptx::named_barrier<5, 256>();
@@ -138,21 +150,6 @@ __device__ __forceinline__ void add_last_products(PrefillState<Config>& state,
   }
 }
 
-// Multiplies all outputs by alpha, which is 1 for nearly every tile: maxima are powers of two.
-template <typename Config>
-__device__ __forceinline__ void rescale(PrefillState<Config>& state) {
-  if (!state.moved) return;
-#pragma unroll
-  for (int chunk = 0; chunk < Config::chunks - 1; ++chunk) {
-#pragma unroll
-    for (int i = 0; i < 32; ++i) state.output[chunk][i] *= state.alpha[i / 2 % 2];
-  }
-#pragma unroll
-  for (int i = 0; i < Config::last_registers; ++i) {
-    state.last_output[i] *= state.alpha[i / 2 % 2];
-  }
-}
-
 // All chunks of a tile's values, for head_dims whose registers hold no next scores meanwhile: two
 // accumulators in turn, so that a chunk is added while the next is multiplied.
 template <typename Config>
@@ -185,46 +182,62 @@ __device__ __forceinline__ void multiply_and_add_values(const PrefillShared<Conf
   add_last_products(state, last);
 }
 
-// What a tile's softmax needs to know beside its scores.
-struct PrefillTile {
-  int first_key;
-  bool masked;  // whether some row of the warpgroup does not see all its keys
-  int window;
-  float factor;  // of the scores, where tokens have no scales
-};
-
-// Brings scores to powers of two (with the values' scales) and gives the tile's maxima, rounded up
-// to whole numbers.
+// Brings scores to powers of two, times the values' scales. Some columns' factors are asked for
+// ahead, as many as there are registers for: one at a time costs 40 cycles each.
 template <typename Config>
-__device__ __forceinline__ void find_maxima(const PrefillShared<Config>& shared, int stage,
-                                            const PrefillTile& tile, const PrefillRows& rows,
-                                            float (&x)[64], float (&maxima)[2]) {
-  const int lane = threadIdx.x % 32;
+struct PrefillColumns {
+  float4 ahead[Config::columns_ahead];
+};
+template <typename Config>
+__device__ __forceinline__ void fetch_columns(const PrefillShared<Config>& shared, int stage,
+                                              PrefillColumns<Config>& columns) {
   if constexpr (Config::scaled) {
-    const float4* columns = shared.columns[stage] + lane % 4;
+#pragma unroll
+    for (int j = 0; j < Config::columns_ahead; ++j) {
+      columns.ahead[j] = shared.columns[stage][4 * j + threadIdx.x % 4];
+    }
+  }
+}
+template <typename Config>
+__device__ __forceinline__ void scale_scores(const PrefillShared<Config>& shared, int stage,
+                                             PrefillColumns<Config>& columns, float (&x)[64]) {
+  if constexpr (Config::scaled) {
+    constexpr int ahead = Config::columns_ahead;
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
-      const float4 column = columns[4 * j];
+      const float4 column = columns.ahead[j % ahead];
+      if (j + ahead < 16) {
+        columns.ahead[j % ahead] = shared.columns[stage][4 * (j + ahead) + threadIdx.x % 4];
+      }
       x[4 * j] = __fmaf_rn(x[4 * j], column.x, column.z);
       x[4 * j + 1] = __fmaf_rn(x[4 * j + 1], column.y, column.w);
       x[4 * j + 2] = __fmaf_rn(x[4 * j + 2], column.x, column.z);
       x[4 * j + 3] = __fmaf_rn(x[4 * j + 3], column.y, column.w);
     }
   }
-  if (tile.masked) {
+}
+
+__device__ __forceinline__ void mask_scores(const PrefillParameters& p, const PrefillBlock& item,
+                                            int group, int first_key, float (&x)[64]) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int last = rows.position[r] - tile.first_key - 2 * (lane % 4);
-      const int first = tile.window > 0 ? last - tile.window + 1 : -prefill_tile_keys;
+  for (int r = 0; r < 2; ++r) {
+    const int last = row_position(p, item, row_place(item, group, r)) - first_key -
+                     2 * static_cast<int>(threadIdx.x % 4);
+    const int first = p.window > 0 ? last - p.window + 1 : -prefill_tile_keys;
 #pragma unroll
-      for (int j = 0; j < 16; ++j) {
+    for (int j = 0; j < 16; ++j) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          if (8 * j + i > last || 8 * j + i < first) x[4 * j + 2 * r + i] = -INFINITY;
-        }
+      for (int i = 0; i < 2; ++i) {
+        if (8 * j + i > last || 8 * j + i < first) x[4 * j + 2 * r + i] = -INFINITY;
       }
     }
   }
+}
+
+// The largest of the thread's scores of each row, as a power of two.
+template <typename Config>
+__device__ __forceinline__ void find_maxima(float factor, const float (&x)[64],
+                                            float (&maxima)[2]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     float partial[4];
@@ -235,27 +248,13 @@ __device__ __forceinline__ void find_maxima(const PrefillShared<Config>& shared,
       partial[j % 4] = fmaxf(partial[j % 4], fmaxf(x[4 * j + 2 * r], x[4 * j + 2 * r + 1]));
     }
     maxima[r] = fmaxf(fmaxf(partial[0], partial[1]), fmaxf(partial[2], partial[3]));
-  }
-#pragma unroll
-  for (int step = 1; step < 4; step *= 2) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      maxima[r] = fmaxf(maxima[r], __shfl_xor_sync(~0u, maxima[r], step));
-    }
-  }
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float a = maxima[r];
-    if (!Config::scaled) a *= tile.factor;
-    // Up to a whole number: to nearest of a + 1/2, by a float whose last bit is 1.
-    constexpr float units = 12582912.0f;
-    maxima[r] = fmaxf(__fadd_rn(__fadd_rn(a, 0.5f), units) - units, prefill_no_score);
+    if (!Config::scaled) maxima[r] *= factor;
   }
 }
 
-// The e4m3 codes of 2^y for four y = 8 codes... by a polynomial: z = 8 (y + 7) is the code but for
-// 8 (2^f - 1 - f), f the fraction of y, which a parabola in the distance to the next whole y gives
-// to 0.04 of a step. In float16, two at a time.
+// The e4m3 codes of 2^y by a polynomial, for four z = 8 (y + 7), which is the code but for
+// 8 (2^f - 1 - f), f the fraction of y; and that a parabola in the distance to the next whole y
+// gives to 0.04 of a step. In float16, two at a time.
 __device__ __forceinline__ std::uint32_t polynomial_codes(float z0, float z1, float z2, float z3) {
   const auto codes = [](float low, float high) {
     const std::uint32_t bits = ptx::to_float16x2_positive(low, high);
@@ -270,12 +269,16 @@ __device__ __forceinline__ std::uint32_t polynomial_codes(float z0, float z1, fl
   return __byte_perm(codes(z0, z1), codes(z2, z3), 0x6420);
 }
 
-// Rounds the weights: 256 x 2^(x - maximum), at most 256, to e4m3.
+// A row's weights are 2^(x - base + 5): at most 256 where x is at most 3 above the base.
+inline constexpr float prefill_base_weight = 5;
+inline constexpr float prefill_above_base = 3;
+inline constexpr float prefill_below_base = 4;
+
 template <typename Config>
-__device__ __forceinline__ void round_weights(const PrefillTile& tile, const float (&x)[64],
-                                              const float (&maxima)[2],
+__device__ __forceinline__ void round_weights(float factor, const float (&x)[64],
+                                              const float (&row_base)[2],
                                               std::uint32_t (&weights)[4][4]) {
-  const float base[2] = {8 - maxima[0], 8 - maxima[1]};
+  const float base[2] = {prefill_base_weight - row_base[0], prefill_base_weight - row_base[1]};
   const float base_eights[2] = {__fmaf_rn(base[0], 8.0f, 56.0f), __fmaf_rn(base[1], 8.0f, 56.0f)};
 #pragma unroll
   for (int g = 0; g < 8; ++g) {
@@ -287,11 +290,10 @@ __device__ __forceinline__ void round_weights(const PrefillTile& tile, const flo
       for (int i = 0; i < 4; ++i) {
         const float score = x[8 * g + 4 * (i / 2) + 2 * r + i % 2];
         if (polynomial) {
-          const float factor = Config::scaled ? 8.0f : 8.0f * tile.factor;
-          y[i] = __fmaf_rn(score, factor, base_eights[r]);
+          y[i] = __fmaf_rn(score, Config::scaled ? 8.0f : 8.0f * factor, base_eights[r]);
         } else {
           y[i] = ptx::exp2_approximate(Config::scaled ? score + base[r]
-                                                      : __fmaf_rn(score, tile.factor, base[r]));
+                                                      : __fmaf_rn(score, factor, base[r]));
         }
       }
       weights[g / 2][2 * (g % 2) + r] =
@@ -301,18 +303,73 @@ __device__ __forceinline__ void round_weights(const PrefillTile& tile, const flo
   }
 }
 
-// The new maxima, and what outputs and products are multiplied by.
+// A base is kept while it fits, so that nothing waits for a row's maximum, which its four lanes
+// would have to tell each other: no weight of the warp may be above 256, and the largest of each
+// row must be within some powers of two of that.
 template <typename Config>
-__device__ __forceinline__ void move_maxima(PrefillState<Config>& state, const float (&maxima)[2],
-                                            float (&beta)[2]) {
+__device__ __forceinline__ bool bases_fit(const PrefillState<Config>& state,
+                                          const float (&maxima)[2]) {
+  const bool below = maxima[0] <= state.base[0] + prefill_above_base &&
+                     maxima[1] <= state.base[1] + prefill_above_base;
+  // A row's four lanes are neighbours: one of them must have a score that is large enough.
+  unsigned large = ~0u;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float maximum = fmaxf(state.maximum[r], maxima[r]);
-    state.alpha[r] = ptx::exp2_approximate(state.maximum[r] - maximum);
-    beta[r] = ptx::exp2_approximate(maxima[r] - maximum);
-    state.maximum[r] = maximum;
+    unsigned lanes = __ballot_sync(~0u, maxima[r] > state.base[r] - prefill_below_base);
+    lanes |= lanes >> 1;
+    lanes |= lanes >> 2;
+    large &= lanes;
   }
-  state.moved = __any_sync(~0u, state.alpha[0] != 1 || state.alpha[1] != 1);
+  return __all_sync(~0u, below) && (large & 0x11111111u) == 0x11111111u;
+}
+
+// Makes each row's maximum, rounded up, its base.
+template <typename Config>
+__device__ __forceinline__ void move_bases(PrefillState<Config>& state, const float (&maxima)[2]) {
+  float alpha[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float maximum = maxima[r];
+    maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, 1));
+    maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, 2));
+    // A row that sees no key of the tile keeps its base.
+    if (maximum > prefill_no_score) state.base[r] = ceilf(maximum);
+    const float before = state.maximum[r];
+    state.maximum[r] = fmaxf(before, state.base[r]);
+    alpha[r] = ptx::exp2_approximate(before - state.maximum[r]);
+    state.beta[r] = ptx::exp2_approximate(state.base[r] - state.maximum[r]);
+  }
+  if (!__any_sync(~0u, alpha[0] != 1 || alpha[1] != 1)) return;
+#pragma unroll
+  for (int chunk = 0; chunk < Config::chunks - 1; ++chunk) {
+#pragma unroll
+    for (int i = 0; i < 32; ++i) state.output[chunk][i] *= alpha[i / 2 % 2];
+  }
+#pragma unroll
+  for (int i = 0; i < Config::last_registers; ++i) state.last_output[i] *= alpha[i / 2 % 2];
+}
+
+// The tile's weights. The bases of the tile before are taken for this one's, so that nothing waits
+// for a maximum; where they do not fit, which few tiles of a sequence see, the weights are computed
+// once more.
+template <typename Config>
+__device__ __forceinline__ void compute_weights(float factor, bool masked, const float (&x)[64],
+                                                PrefillState<Config>& state,
+                                                std::uint32_t (&weights)[4][4]) {
+  float maxima[2];
+  bool settled = masked;
+  if (masked) {
+    find_maxima<Config>(factor, x, maxima);
+    move_bases(state, maxima);
+  }
+#pragma unroll 1
+  while (true) {
+    round_weights<Config>(factor, x, state.base, weights);
+    find_maxima<Config>(factor, x, maxima);
+    if (settled || bases_fit(state, maxima)) break;
+    move_bases(state, maxima);
+    settled = true;
+  }
 }
 
 // --- An item.
@@ -322,7 +379,7 @@ __device__ __forceinline__ void move_maxima(PrefillState<Config>& state, const f
 template <typename Config>
 __device__ __forceinline__ float load_query(const PrefillParameters& p,
                                             PrefillShared<Config>& shared, const PrefillBlock& item,
-                                            const PrefillRows& rows, int group, int n,
+                                            int group, int n,
                                             std::uint32_t (&query)[Config::query_steps][4]) {
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32 % 4;
@@ -330,8 +387,8 @@ __device__ __forceinline__ float load_query(const PrefillParameters& p,
   bool valid[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    valid[r] = rows.place[r] < item.rows;
-    const int place = valid[r] ? rows.place[r] : 0;
+    const int place = row_place(item, group, r);
+    valid[r] = place < item.rows;
     from[r] = static_cast<const __nv_bfloat16*>(p.query) +
               (item.query_row + place / p.group) * p.query_stride +
               (item.kv_head * p.group + place % p.group) * Config::head_dim + 4 * (lane % 4);
@@ -413,8 +470,7 @@ __device__ __forceinline__ void store_pair(const PrefillParameters& p, std::int6
 
 template <typename Config>
 __device__ __forceinline__ void store_output(const PrefillParameters& p, const PrefillBlock& item,
-                                             const PrefillRows& rows,
-                                             const PrefillState<Config>& state) {
+                                             int group, const PrefillState<Config>& state) {
   const int lane = threadIdx.x % 32;
   constexpr int sums = Config::last_registers - 4;
 #pragma unroll
@@ -427,9 +483,10 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
     const float scale = 1.0f / sum;
-    if (rows.place[r] >= item.rows) continue;
-    const std::int64_t at = (item.query_row + rows.place[r] / p.group) * p.output_stride +
-                            (item.kv_head * p.group + rows.place[r] % p.group) * Config::head_dim +
+    const int place = row_place(item, group, r);
+    if (place >= item.rows) continue;
+    const std::int64_t at = (item.query_row + place / p.group) * p.output_stride +
+                            (item.kv_head * p.group + place % p.group) * Config::head_dim +
                             2 * (lane % 4);
 #pragma unroll
     for (int chunk = 0; chunk < Config::chunks - 1; ++chunk) {
@@ -448,56 +505,56 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
   }
 }
 
-// One item's tiles, the last first.
-template <typename Config>
-__device__ __forceinline__ void compute_item(const PrefillParameters& p,
-                                             PrefillShared<Config>& shared,
-                                             const PrefillBlock& item, int group, int n,
-                                             PrefillRing<Config::stages>& ring) {
-  const int lane = threadIdx.x % 32;
-  PrefillRows rows;
-  const int first_row = item.first_row + 64 * group;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    rows.place[r] = first_row + 16 * (threadIdx.x / 32 % 4) + lane / 4 + 8 * r;
-    rows.position[r] =
-        rows.place[r] < item.rows ? item.first_position + rows.place[r] / p.group : -1;
+// What decides which of an item's tiles are masked: every row of the warpgroup sees the keys in
+// [from, to).
+struct PrefillSeen {
+  int from;
+  int to;
+
+  __device__ __forceinline__ PrefillSeen(const PrefillParameters& p, const PrefillBlock& item,
+                                         int group) {
+    const int first_row = item.first_row + 64 * group;
+    to = row_position(p, item, first_row) + 1;
+    from = p.window > 0 ? row_position(p, item, first_row + 63) - p.window + 1 : 0;
   }
-  // Every row of the warpgroup sees the keys in [all_from, all_to).
-  const int last_position = item.first_position + (first_row + 63) / p.group;
-  const int all_to =
-      first_row + 64 <= item.rows ? item.first_position + first_row / p.group + 1 : 0;
-  const int all_from = p.window > 0 ? last_position - p.window + 1 : 0;
+  __device__ __forceinline__ bool all(int first_key) const {
+    return first_key >= from && first_key + prefill_tile_keys <= to;
+  }
+};
 
-  std::uint32_t query[Config::query_steps][4];
-  const float query_down = load_query(p, shared, item, rows, group, n, query);
-
-  PrefillTile tile;
-  tile.window = p.window;
-  tile.factor = query_down * p.scale_log2;
-  const auto enter = [&](int index) {
-    tile.first_key = index * prefill_tile_keys;
-    tile.masked = tile.first_key + prefill_tile_keys > all_to || tile.first_key < all_from;
-  };
-  PrefillState<Config> state;
-  state.clear();
+// One item's tiles, the last first. The next tile's scores are multiplied together with this one's
+// values, and the last chunk of these while the next scores are scaled.
+template <typename Config>
+__device__ __forceinline__ void compute_tiles(const PrefillParameters& p,
+                                              PrefillShared<Config>& shared,
+                                              const PrefillBlock& item, int group, float factor,
+                                              const std::uint32_t (&query)[Config::query_steps][4],
+                                              PrefillRing<Config::stages>& ring,
+                                              PrefillState<Config>& state) {
+  static_assert(Config::chunks <= 2);
+  const PrefillSeen seen(p, item, group);
   float x[64];
-  float maxima[2];
   std::uint32_t weights[4][4];
+  PrefillColumns<Config> columns;
+  const auto weigh = [&](int index, int stage) __attribute__((always_inline)) {
+    const int first_key = index * prefill_tile_keys;
+    const bool masked = !seen.all(first_key);
+    if (masked) mask_scores(p, item, group, first_key, x);
+    state.sum_scale = shared.sum_scale[stage];
+    compute_weights(factor, masked, x, state, weights);
+  };
 
   ptx::mbarrier_wait(&shared.keys_full[ring.stage], ring.parity);
   take_turn(group);
   ptx::wgmma_fence();
   multiply_keys(shared, group, ring.stage, query, x);
   ptx::wgmma_commit();
+  ptx::mbarrier_wait(&shared.ready[ring.stage], ring.parity);
+  fetch_columns(shared, ring.stage, columns);
   ptx::wgmma_wait();
   give_turn(group);
-  ptx::mbarrier_wait(&shared.ready[ring.stage], ring.parity);
-  enter(item.last_tile - 1);
-  find_maxima(shared, ring.stage, tile, rows, x, maxima);
-  move_maxima(state, maxima, state.beta);
-  state.sum_scale = shared.sum_scale[ring.stage];
-  round_weights<Config>(tile, x, maxima, weights);
+  scale_scores(shared, ring.stage, columns, x);
+  weigh(item.last_tile - 1, ring.stage);
 
 #pragma unroll 1
   for (int index = item.last_tile - 2; index >= item.first_tile; --index) {
@@ -507,10 +564,6 @@ __device__ __forceinline__ void compute_item(const PrefillParameters& p,
     float last_products[Config::last_registers];
     ptx::mbarrier_wait(&shared.keys_full[next.stage], next.parity);
     take_turn(group);
-    if constexpr (Config::chunks > 2) {
-      multiply_and_add_values(shared, ring.stage, weights, state);
-      if (lane == 0) ptx::mbarrier_arrive(&shared.empty[ring.stage]);
-    }
     ptx::wgmma_fence();
     if constexpr (Config::chunks == 2) {
       multiply_values(shared, ring.stage, 0, weights, products);
@@ -518,56 +571,93 @@ __device__ __forceinline__ void compute_item(const PrefillParameters& p,
     }
     multiply_keys(shared, group, next.stage, query, x);
     ptx::wgmma_commit();
-    if constexpr (Config::chunks == 1) {
-      multiply_values(shared, ring.stage, 0, weights, last_products);
-      ptx::wgmma_commit();
-    }
     if constexpr (Config::chunks == 2) {
       ptx::wgmma_wait_all_but<1>();
       add_products(state.output[0], products, state.beta);
       ptx::wgmma_fence();
-      multiply_values(shared, ring.stage, 1, weights, last_products);
-      ptx::wgmma_commit();
-    }
-    // The scores are there; with up to two chunks, the last of the values is still multiplied.
-    ptx::wgmma_wait_all_but<Config::chunks <= 2 ? 1 : 0>();
-    give_turn(group);
-    ptx::mbarrier_wait(&shared.ready[next.stage], next.parity);
-    enter(index);
-    find_maxima(shared, next.stage, tile, rows, x, maxima);
-    if constexpr (Config::chunks <= 2) {
-      ptx::wgmma_wait();
-      if (lane == 0) ptx::mbarrier_arrive(&shared.empty[ring.stage]);
-      add_last_products(state, last_products);
-    }
-    move_maxima(state, maxima, state.beta);
-    state.sum_scale = shared.sum_scale[next.stage];
-    rescale(state);
-    round_weights<Config>(tile, x, maxima, weights);
-    ring = next;
-  }
-
-  take_turn(group);
-  if constexpr (Config::chunks > 2) {
-    multiply_and_add_values(shared, ring.stage, weights, state);
-  } else {
-    float products[32];
-    float last_products[Config::last_registers];
-    ptx::wgmma_fence();
-    if constexpr (Config::chunks == 2) {
-      multiply_values(shared, ring.stage, 0, weights, products);
-      ptx::wgmma_commit();
     }
     multiply_values(shared, ring.stage, Config::chunks - 1, weights, last_products);
     ptx::wgmma_commit();
+    ptx::mbarrier_wait(&shared.ready[next.stage], next.parity);
+    fetch_columns(shared, next.stage, columns);
+    ptx::wgmma_wait_all_but<1>();
+    give_turn(group);
+    scale_scores(shared, next.stage, columns, x);
     ptx::wgmma_wait();
-    if constexpr (Config::chunks == 2) add_products(state.output[0], products, state.beta);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&shared.empty[ring.stage]);
     add_last_products(state, last_products);
+    weigh(index, next.stage);
+    ring = next;
   }
+
+  float products[32];
+  float last_products[Config::last_registers];
+  take_turn(group);
+  ptx::wgmma_fence();
+  if constexpr (Config::chunks == 2) {
+    multiply_values(shared, ring.stage, 0, weights, products);
+    ptx::wgmma_commit();
+  }
+  multiply_values(shared, ring.stage, Config::chunks - 1, weights, last_products);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait();
   give_turn(group);
-  if (lane == 0) ptx::mbarrier_arrive(&shared.empty[ring.stage]);
+  if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&shared.empty[ring.stage]);
   ring.advance();
-  store_output(p, item, rows, state);
+  if constexpr (Config::chunks == 2) add_products(state.output[0], products, state.beta);
+  add_last_products(state, last_products);
+}
+
+// The same for head_dims whose registers do not hold the next scores: scores, weights and values
+// one after the other, overlapped by the other warpgroup's.
+template <typename Config>
+__device__ __forceinline__ void compute_tiles_in_turn(
+    const PrefillParameters& p, PrefillShared<Config>& shared, const PrefillBlock& item, int group,
+    float factor, const std::uint32_t (&query)[Config::query_steps][4],
+    PrefillRing<Config::stages>& ring, PrefillState<Config>& state) {
+  const PrefillSeen seen(p, item, group);
+#pragma unroll 1
+  for (int index = item.last_tile - 1; index >= item.first_tile; --index) {
+    float x[64];
+    float maxima[2];
+    std::uint32_t weights[4][4];
+    PrefillColumns<Config> columns;
+    ptx::mbarrier_wait(&shared.keys_full[ring.stage], ring.parity);
+    ptx::wgmma_fence();
+    multiply_keys(shared, group, ring.stage, query, x);
+    ptx::wgmma_commit();
+    ptx::mbarrier_wait(&shared.ready[ring.stage], ring.parity);
+    fetch_columns(shared, ring.stage, columns);
+    state.sum_scale = shared.sum_scale[ring.stage];
+    ptx::wgmma_wait();
+    scale_scores(shared, ring.stage, columns, x);
+    const int first_key = index * prefill_tile_keys;
+    if (!seen.all(first_key)) mask_scores(p, item, group, first_key, x);
+    // No weights before the maxima are known: scores would have to outlive them.
+    find_maxima<Config>(factor, x, maxima);
+    if (!bases_fit(state, maxima)) move_bases(state, maxima);
+    round_weights<Config>(factor, x, state.base, weights);
+    multiply_and_add_values(shared, ring.stage, weights, state);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&shared.empty[ring.stage]);
+    ring.advance();
+  }
+}
+
+template <typename Config>
+__device__ __forceinline__ void compute_item(const PrefillParameters& p,
+                                             PrefillShared<Config>& shared,
+                                             const PrefillBlock& item, int group, int n,
+                                             PrefillRing<Config::stages>& ring) {
+  std::uint32_t query[Config::query_steps][4];
+  const float factor = load_query(p, shared, item, group, n, query) * p.scale_log2;
+  PrefillState<Config> state;
+  state.clear();
+  if constexpr (Config::chunks <= 2) {
+    compute_tiles(p, shared, item, group, factor, query, ring, state);
+  } else {
+    compute_tiles_in_turn(p, shared, item, group, factor, query, ring, state);
+  }
+  store_output(p, item, group, state);
 }
 
 template <typename Config>
@@ -601,14 +691,15 @@ __global__ void __launch_bounds__(Config::threads, 1) prefill_kernel(const Prefi
   } else {
     ptx::take_registers_up_to<232>();
     PrefillRing<Config::stages> ring;
-    if (warp / 4 == 1) give_turn(1);
+    // The first turn is the first warpgroup's; at the end it takes the one that is left.
+    if (Config::chunks <= 2 && warp / 4 == 1) give_turn(1);
     for (int n = 0;; ++n) {
       const PrefillBlock& item = take_item(shared, n);
       if (item.kv_head < 0) break;
       compute_item(p, shared, item, warp / 4, n, ring);
       release_item(shared, n);
     }
-    if (warp / 4 == 0) take_turn(0);
+    if (Config::chunks <= 2 && warp / 4 == 0) take_turn(0);
   }
 }
 

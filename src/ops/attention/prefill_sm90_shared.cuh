@@ -15,9 +15,11 @@ namespace octet {
 inline constexpr float prefill_no_score = -1e30f;
 
 // head_dim; whether each token has its scales; stages of tiles in flight; of eight groups of
-// weights, how many are computed by a polynomial instead of the special-function unit; whether
-// the values' columns of a tile are multiplied at once (head_dim 128 only).
-template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, bool whole_ = false>
+// weights, how many are computed by a polynomial instead of the special-function unit; of a
+// tile's 16 groups of columns, how many have their factors asked for ahead; whether the query is in
+// registers or in shared memory.
+template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, int columns_ahead_,
+          bool query_in_registers_>
 struct PrefillConfig {
   static constexpr int head_dim = head_dim_;
   static constexpr bool scaled = scaled_;
@@ -33,11 +35,11 @@ struct PrefillConfig {
   // Eight more rows below the values', the "inverses": the row sums are their products.
   static constexpr int value_page_bytes = page_side_bytes + 512;
   // The values' columns are multiplied in chunks of 64, the last with the inverses.
-  static constexpr int chunks = whole_ ? 1 : head_dim / 64;
+  static constexpr int chunks = head_dim / 64;
   static constexpr int last_columns = head_dim - 64 * (chunks - 1) + 8;
   static constexpr int last_registers = last_columns / 2;
-  // The query is in registers, or in shared memory where there are not enough.
-  static constexpr bool query_in_registers = head_dim <= 128;
+  static constexpr bool query_in_registers = query_in_registers_;
+  static constexpr int columns_ahead = columns_ahead_;
   static constexpr int query_bytes = query_in_registers ? 0 : 64 * head_dim;
   static constexpr int query_steps = head_dim / 32;
 };
