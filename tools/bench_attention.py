@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs the decode benchmark's cases on this machine's GPU, and prints their table.
+"""Runs the attention benchmarks' cases on this machine's GPU, and prints their tables.
 
     tools/bench_attention.py run --octet build-cuda/octet --output FILE.jsonl [--no-overlap]
+    tools/bench_attention.py run --phase prefill --octet build-cuda/octet --output FILE.jsonl
     tools/bench_attention.py table [--write]
 
 `run` writes one JSON object of `octet bench attention --json --check` a line, with its date. `table`
@@ -22,8 +23,12 @@ RUNS = [
     ("h200_decode.jsonl", ""),
     ("h200_decode_no_overlap.jsonl", " --no-overlap"),
 ]
-BEGIN = "<!-- decode figures: begin (tools/bench_attention.py table --write) -->"
-END = "<!-- decode figures: end -->"
+PREFILL_RUNS = [("h200_prefill.jsonl", "")]
+MARKERS = {
+    phase: (f"<!-- {phase} figures: begin (tools/bench_attention.py table --write) -->",
+            f"<!-- {phase} figures: end -->")
+    for phase in ("decode", "prefill")
+}
 
 # head_dim, heads, batch, context, and what else the case needs.
 CASES = [
@@ -47,11 +52,30 @@ CASES = [
     (256, "16/4", 1, 8192, []),
 ]
 
+PREFILL_CASES = [
+    (128, "32/8", 1, 4096, []),
+    (128, "32/8", 1, 16384, []),
+    (128, "32/8", 1, 65536, []),
+    (128, "32/8", 1, 131072, ["--chunk", "16384"]),
+    (128, "32/8", 1, 131072, ["--chunk", "16384", "--v-mean", "0.5"]),
+    (128, "32/8", 8, 2048, []),
+    (128, "32/8", 1, 16384, ["--window", "1024"]),
+    (128, "32/8", 1, 16384, ["--kv-cache-scales", "unit"]),
+    (64, "64/8", 1, 4096, []),
+    (64, "64/8", 1, 16384, []),
+    (256, "16/4", 1, 4096, []),
+    (256, "16/4", 1, 16384, []),
+    (256, "16/4", 1, 65536, []),
+]
+
 
 def run_cases(arguments):
     lines = []
-    for head_dim, heads, batch, context, more in CASES:
-        command = [arguments.octet, "bench", "attention", "--phase", "decode", "--json", "--check",
+    cases = CASES if arguments.phase == "decode" else PREFILL_CASES
+    row_of = row_of_decode if arguments.phase == "decode" else row_of_prefill
+    for head_dim, heads, batch, context, more in cases:
+        command = [arguments.octet, "bench", "attention", "--phase", arguments.phase, "--json",
+                   "--check",
                    "--head-dim", str(head_dim), "--heads", heads, "--batch", str(batch),
                    "--context", str(context), "--kv-cache-dtype", "fp8", *more]
         if arguments.no_overlap:
@@ -68,7 +92,7 @@ def run_cases(arguments):
     return 0
 
 
-def row_of(report):
+def row_of_decode(report):
     case = f"{report['batch']} x {report['context']}"
     if report["window"]:
         case += f", window {report['window']}"
@@ -87,36 +111,71 @@ def row_of(report):
     return "| " + " | ".join(cells) + " |"
 
 
-def table_of(name, flags):
+def row_of_prefill(report):
+    case = f"{report['batch']} x {report['context']}"
+    if report["chunk"] != report["context"]:
+        case = f"{report['chunk']} at the end of {report['context']}"
+    if report["window"]:
+        case += f", window {report['window']}"
+    if report["value_mean"]:
+        case += f", V mean {report['value_mean']:g}"
+    cells = [
+        f"{report['head_dim']}, {report['query_heads']}/{report['kv_heads']}",
+        case,
+        report["kv_cache_scales"],
+        f"{report['us'] / 1000:.3f}",
+        f"{report['tflops']:.0f}",
+        f"{100 * report['share_of_multiply_rate']:.0f} %",
+        f"{report['error']:.1e}",
+        f"{report['emulated_error']:.1e}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+HEADS = {
+    "decode": ["| head_dim, heads | batch x context | scales | us | TB/s | of the read rate | error "
+               "| error, bfloat16 output |",
+               "|---|---|---|---|---|---|---|---|"],
+    "prefill": ["| head_dim, heads | batch x rows | scales | ms | TFLOPS | of the multiply rate "
+                "| error | emulated |",
+                "|---|---|---|---|---|---|---|---|"],
+}
+
+
+def table_of(phase, name, flags):
     """The lines of one file: machine, date and command, then the table."""
     text = (ROOT / "docs" / "benchmarks" / name).read_text(encoding="utf-8")
     reports = [json.loads(line) for line in text.splitlines()]
     dates = sorted({report["date"] for report in reports})
     devices = sorted({report["device"] for report in reports})
+    if phase == "prefill":
+        flags += " --phase prefill"
     command = ("tools/bench_attention.py run --octet build-cuda/octet --output "
                f"docs/benchmarks/{name}{flags}")
+    row_of = row_of_decode if phase == "decode" else row_of_prefill
     return [
         f"{', '.join(devices)}, {', '.join(dates)}, `{command}`:",
         "",
-        "| head_dim, heads | batch x context | scales | us | TB/s | of the read rate | error "
-        "| error, bfloat16 output |",
-        "|---|---|---|---|---|---|---|---|",
+        *HEADS[phase],
         *[row_of(report) for report in reports],
     ]
 
 
 def print_table(arguments):
-    tables = "\n\n".join("\n".join(table_of(name, flags)) for name, flags in RUNS)
-    if not arguments.write:
-        print(tables)
-        return 0
-    document = DOCUMENT.read_text(encoding="utf-8")
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        print(f"bench_attention: {DOCUMENT} lacks the markers of the decode figures", file=sys.stderr)
-        return 1
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{tables}\n{END}{after}", encoding="utf-8")
+    for phase, runs in (("decode", RUNS), ("prefill", PREFILL_RUNS)):
+        tables = "\n\n".join("\n".join(table_of(phase, name, flags)) for name, flags in runs)
+        if not arguments.write:
+            print(tables)
+            continue
+        document = DOCUMENT.read_text(encoding="utf-8")
+        begin_marker, end_marker = MARKERS[phase]
+        before, begin, rest = document.partition(begin_marker)
+        _, end, after = rest.partition(end_marker)
+        if not begin or not end:
+            print(f"bench_attention: {DOCUMENT} lacks the markers of the {phase} figures",
+                  file=sys.stderr)
+            return 1
+        DOCUMENT.write_text(f"{before}{begin}\n{tables}\n{end}{after}", encoding="utf-8")
     return 0
 
 
@@ -124,6 +183,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
     run = commands.add_parser("run", help="run the cases")
+    run.add_argument("--phase", choices=["decode", "prefill"], default="decode")
     run.add_argument("--octet", required=True, help="the program, built with CUDA")
     run.add_argument("--output", required=True, help="JSON lines")
     run.add_argument("--no-overlap", action="store_true",
