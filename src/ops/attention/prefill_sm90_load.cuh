@@ -199,6 +199,7 @@ template <typename Config>
 __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>& shared) {
   const int lane = threadIdx.x % 32;
   clear_inverses(shared);
+  __syncwarp();
   PrefillRing<Config::stages> ring;
   for (int n = 0;; ++n) {
     const PrefillBlock& block = take_item(shared, n);
