@@ -56,7 +56,7 @@ __device__ __forceinline__ void compute_tiles(const PrefillParameters& p,
   const auto weigh = [&](int index, int stage) __attribute__((always_inline)) {
     const int first_key = index * prefill_tile_keys;
     const bool masked = !seen.all(first_key);
-    if (masked) mask_scores(p, item, group, first_key, x);
+    if (masked) mask_scores(p, shared, group, first_key, x);
     state.sum_scale = shared.sum_scale[stage];
     compute_weights(factor, masked, x, state, weights);
   };
@@ -149,7 +149,7 @@ __device__ __forceinline__ void compute_tiles_in_turn(
     ptx::wgmma_wait();
     scale_scores(shared, ring.stage, columns, x);
     const int first_key = index * prefill_tile_keys;
-    if (!seen.all(first_key)) mask_scores(p, item, group, first_key, x);
+    if (!seen.all(first_key)) mask_scores(p, shared, group, first_key, x);
     // No weights before the maxima are known: scores would have to outlive them.
     find_maxima<Config>(factor, x, maxima);
     if (!bases_fit(state, maxima)) move_bases(state, maxima);
@@ -166,7 +166,14 @@ __device__ __forceinline__ void compute_item(const PrefillParameters& p,
                                              const PrefillBlock& item, int group, int n,
                                              PrefillRing<Config::stages>& ring) {
   std::uint32_t query[Config::query_steps][4];
-  const float factor = load_query(p, shared, item, group, n, query) * p.scale_log2;
+  const int lane = threadIdx.x % 32;
+  const int row = 16 * (threadIdx.x / 32 % 4) + lane % 16;
+  if (lane < 16) {
+    shared.positions[group][row] = row_position(p, item, item.first_row + 64 * group + row);
+  }
+  __syncwarp();
+  float factor = load_query(p, shared, item, group, n, query) * p.scale_log2;
+  if (!Config::scaled && p.key_scales != nullptr) factor *= p.key_scales[item.kv_head];
   PrefillState<Config> state;
   state.clear();
   if constexpr (Config::chunks <= 2) {

@@ -119,8 +119,10 @@ __device__ __forceinline__ void add_last_products(PrefillState<Config>& state,
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    state.last_output[sums + i] = __fmaf_rn(products[sums + i], state.beta[i / 2] * state.sum_scale,
-                                            state.last_output[sums + i]);
+    state.last_output[sums + i] =
+        __fmaf_rn(products[sums + i],
+                  Config::scaled ? state.beta[i / 2] * state.sum_scale : state.beta[i / 2],
+                  state.last_output[sums + i]);
   }
 }
 

@@ -11,11 +11,15 @@
 
 namespace octet {
 
-// A computing thread has rows `row` and `row` + 8 of its warpgroup's 64. What it knows of them is
-// found anew from the item where it is needed: registers to keep it there are not.
+// A computing thread has two rows of its warpgroup's 64.
+__device__ __forceinline__ int row_of_thread(int r) {
+  return 16 * static_cast<int>(threadIdx.x / 32 % 4) + static_cast<int>(threadIdx.x % 32 / 4) +
+         8 * r;
+}
+// Their places among the sequence's rows, found anew where they are needed: registers to keep them
+// there are not.
 __device__ __forceinline__ int row_place(const PrefillBlock& item, int group, int r) {
-  return item.first_row + 64 * group + 16 * static_cast<int>(threadIdx.x / 32 % 4) +
-         static_cast<int>(threadIdx.x % 32 / 4) + 8 * r;
+  return item.first_row + 64 * group + row_of_thread(r);
 }
 // The newest key that a row sees. Places past the last row see what that sees; their query is 0,
 // and their output is not stored.
@@ -123,6 +127,8 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
                                              int group, const PrefillState<Config>& state) {
   const int lane = threadIdx.x % 32;
   constexpr int sums = Config::last_registers - 4;
+  const bool has_scale = !Config::scaled && p.value_scales != nullptr;
+  const float value_scale = has_scale ? p.value_scales[item.kv_head] : 1.0f;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     // Columns 0, 1 and 2 of the sums are terms, each in sixteenths of the one before; lanes 0 and 1
@@ -132,7 +138,7 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
     float sum = lane % 4 == 0 ? low + high * 0x1p-4f : lane % 4 == 1 ? low * 0x1p-8f : 0.0f;
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
-    const float scale = 1.0f / sum;
+    const float scale = value_scale / sum;
     const int place = row_place(item, group, r);
     if (place >= item.rows) continue;
     const std::int64_t at = (item.query_row + place / p.group) * p.output_stride +

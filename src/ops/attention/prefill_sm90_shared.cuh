@@ -60,6 +60,8 @@ struct PrefillShared {
   float sum_scale[stages];  // what the products with the inverses must be multiplied by
   PrefillBlock items[2];    // work in hand, and the next
   float query_maximum[2][4 * Config::warpgroups];
+  // The newest key that each row of the item sees; every warp writes and reads its own 16.
+  std::int32_t positions[Config::warpgroups][64];
   std::uint64_t keys_full[stages];
   std::uint64_t values_full[stages];
   std::uint64_t ready[stages];  // the values' last rows and the columns' factors are written

@@ -46,11 +46,13 @@ __device__ __forceinline__ void scale_scores(const PrefillShared<Config>& shared
   }
 }
 
-__device__ __forceinline__ void mask_scores(const PrefillParameters& p, const PrefillBlock& item,
-                                            int group, int first_key, float (&x)[64]) {
+template <typename Config>
+__device__ __forceinline__ void mask_scores(const PrefillParameters& p,
+                                            const PrefillShared<Config>& shared, int group,
+                                            int first_key, float (&x)[64]) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const int last = row_position(p, item, row_place(item, group, r)) - first_key -
+    const int last = shared.positions[group][row_of_thread(r)] - first_key -
                      2 * static_cast<int>(threadIdx.x % 4);
     const int first = p.window > 0 ? last - p.window + 1 : -prefill_tile_keys;
 #pragma unroll
