@@ -55,8 +55,6 @@ enum class PrefillOutput : std::uint8_t { bfloat16, float32 };
 //     must have been written
 //   page_table: [sequences][page_table_stride] on the device: page i holds tokens
 //     [64 i, 64 i + 64); pages before a window are not read
-//   key_scales, value_scales: [kv_heads] float32 on the device where the policy's are static
-//     (KvScales::tensor or head), else null
 //
 // Rounding beside that of K and V: the query to e4m3, scaled by the power of two that brings the
 // largest element of up to 128 neighbouring rows to [128, 256); the softmax weights, times the
@@ -74,8 +72,6 @@ struct PrefillSm90Args {
   KvLayerView layer;
   const PageId* page_table = nullptr;
   int page_table_stride = 0;
-  const float* key_scales = nullptr;
-  const float* value_scales = nullptr;
 };
 void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
                   cudaStream_t stream);

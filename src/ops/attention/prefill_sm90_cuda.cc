@@ -16,9 +16,8 @@ bool is_dynamic_fp8(const KvSidePolicy& side) {
   return side.dtype == KvDtype::fp8 && side.scales == KvScales::dynamic;
 }
 
-// One scale for all tokens, 1 or a number of each KV head.
-bool is_fixed_fp8(const KvSidePolicy& side) {
-  return side.dtype == KvDtype::fp8 && (side.scales == KvScales::unit || is_static(side.scales));
+bool is_unit_fp8(const KvSidePolicy& side) {
+  return side.dtype == KvDtype::fp8 && side.scales == KvScales::unit;
 }
 
 PrefillKernel kernel_of(const PrefillSm90Shape& shape) {
@@ -28,10 +27,10 @@ PrefillKernel kernel_of(const PrefillSm90Shape& shape) {
   }
   const KvLayerPolicy& policy = shape.policy;
   const bool scaled = is_dynamic_fp8(policy.key) && is_dynamic_fp8(policy.value);
-  if (!scaled && !(is_fixed_fp8(policy.key) && is_fixed_fp8(policy.value))) {
+  if (!scaled && !(is_unit_fp8(policy.key) && is_unit_fp8(policy.value))) {
     throw_unsupported(
-        "prefill on Hopper: a cache of {} with {} and {} scales; expected fp8, both "
-        "sides with dynamic scales or neither",
+        "prefill on Hopper: a cache of {} with {} and {} scales; expected fp8 with dynamic or "
+        "unit scales",
         describe(policy), name_of(policy.key.scales), name_of(policy.value.scales));
   }
   PrefillKernel kernel;
@@ -100,11 +99,6 @@ void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
     throw_error(ErrorKind::internal,
                 "prefill: the layer's pages are not of the workspace's shape in Hopper's order");
   }
-  if (is_static(shape.policy.key.scales) != (args.key_scales != nullptr) ||
-      is_static(shape.policy.value.scales) != (args.value_scales != nullptr)) {
-    throw_error(ErrorKind::internal, "prefill: scales of {} keys and {} values, given or lacking",
-                name_of(shape.policy.key.scales), name_of(shape.policy.value.scales));
-  }
   if (workspace.block_count_ == 0) return;
 
   PrefillParameters parameters;
@@ -114,8 +108,6 @@ void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
   parameters.output_stride = args.output_stride;
   parameters.output_float32 = args.output_type == PrefillOutput::float32;
   parameters.scale_log2 = args.softmax_scale * 1.44269504088896341f;
-  parameters.key_scales = args.key_scales;
-  parameters.value_scales = args.value_scales;
   parameters.layer = args.layer.arena + args.layer.layer_offset;
   parameters.slab_bytes = args.layer.slab_bytes;
   parameters.page_bytes = args.layer.page_bytes;

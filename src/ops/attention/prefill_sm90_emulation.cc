@@ -14,8 +14,8 @@ namespace octet {
 
 namespace {
 
-float scale_at(const KvSidePolicy& side, const std::byte* scales, int token, float of_all) {
-  if (side.scales != KvScales::dynamic) return of_all;
+float scale_at(const KvSidePolicy& side, const std::byte* scales, int token) {
+  if (side.scales != KvScales::dynamic) return 1.0f;
   std::uint16_t bits;
   std::memcpy(&bits, scales + 2 * token, sizeof(bits));
   return bfloat16_to_float(bits);
@@ -40,8 +40,7 @@ const float* row_of(const std::vector<float>& rows, int head_dim, int row) {
 }  // namespace
 
 StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int context,
-                            const std::function<const std::byte*(int page)>& run, float key_scale,
-                            float value_scale) {
+                            const std::function<const std::byte*(int page)>& run) {
   if (layout.policy.key.dtype != KvDtype::fp8 || layout.policy.value.dtype != KvDtype::fp8) {
     throw_error(ErrorKind::internal, "read_stored_head: a cache of {}", describe(layout.policy));
   }
@@ -57,10 +56,8 @@ StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int contex
     const std::byte* bytes = run(key / page_tokens);
     const int token = key % page_tokens;
     const auto at = static_cast<std::size_t>(key);
-    head.key_scales[at] =
-        scale_at(layout.policy.key, bytes + layout.key_scale_offset, token, key_scale);
-    head.value_scales[at] =
-        scale_at(layout.policy.value, bytes + layout.value_scale_offset, token, value_scale);
+    head.key_scales[at] = scale_at(layout.policy.key, bytes + layout.key_scale_offset, token);
+    head.value_scales[at] = scale_at(layout.policy.value, bytes + layout.value_scale_offset, token);
     for (int i = 0; i < layout.head_dim; ++i) {
       const auto place = at * width + static_cast<std::size_t>(i);
       const auto code = [&](std::size_t side, KvOrder order) {

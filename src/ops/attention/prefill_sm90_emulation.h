@@ -20,11 +20,9 @@ struct StoredHead {
 };
 
 // e4m3 only, in any order; run(page) gives the head's run in the sequence's i-th page. Pages before
-// that of `first_key` are not asked for. key_scale, value_scale: of all tokens where the policy's
-// scales are static.
+// that of `first_key` are not asked for.
 StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int context,
-                            const std::function<const std::byte*(int page)>& run,
-                            float key_scale = 1, float value_scale = 1);
+                            const std::function<const std::byte*(int page)>& run);
 
 // One query row of one head over keys [first, last), in double precision: output[head_dim].
 void attend_exactly(const StoredHead& head, std::span<const float> query, int first, int last,

@@ -172,8 +172,7 @@ __device__ __forceinline__ void compute_item(const PrefillParameters& p,
     shared.positions[group][row] = row_position(p, item, item.first_row + 64 * group + row);
   }
   __syncwarp();
-  float factor = load_query(p, shared, item, group, n, query) * p.scale_log2;
-  if (!Config::scaled && p.key_scales != nullptr) factor *= p.key_scales[item.kv_head];
+  const float factor = load_query(p, shared, item, group, n, query) * p.scale_log2;
   PrefillState<Config> state;
   state.clear();
   if constexpr (Config::chunks <= 2) {

@@ -15,9 +15,6 @@ struct PrefillParameters {
   std::int64_t output_stride;
   bool output_float32;
   float scale_log2;  // softmax_scale * log2(e): weights are powers of two
-  // [kv_heads] of all tokens, or null for 1.
-  const float* key_scales;
-  const float* value_scales;
 
   const std::byte* layer;  // the arena, moved on to this layer's place in a page
   std::size_t slab_bytes;

@@ -127,8 +127,6 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
                                              int group, const PrefillState<Config>& state) {
   const int lane = threadIdx.x % 32;
   constexpr int sums = Config::last_registers - 4;
-  const bool has_scale = !Config::scaled && p.value_scales != nullptr;
-  const float value_scale = has_scale ? p.value_scales[item.kv_head] : 1.0f;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     // Columns 0, 1 and 2 of the sums are terms, each in sixteenths of the one before; lanes 0 and 1
@@ -138,7 +136,7 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
     float sum = lane % 4 == 0 ? low + high * 0x1p-4f : lane % 4 == 1 ? low * 0x1p-8f : 0.0f;
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
-    const float scale = value_scale / sum;
+    const float scale = 1.0f / sum;
     const int place = row_place(item, group, r);
     if (place >= item.rows) continue;
     const std::int64_t at = (item.query_row + place / p.group) * p.output_stride +

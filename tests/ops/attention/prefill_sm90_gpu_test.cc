@@ -34,7 +34,6 @@ struct Problem {
   std::vector<Prompt> prompts = {};
   float value_mean = 0;
   float key_deviation = 1;  // larger: scores that span more
-  KvLayerConstants constants = {};
   unsigned seed = 1;
 };
 
@@ -60,7 +59,6 @@ class PrefillSm90 : public ::testing::Test {
     shape.window = problem.window;
     shape.dtype = "fp8";
     shape.scales = problem.scales;
-    shape.constants = problem.constants;
     std::vector<std::int64_t> lengths;
     for (const Prompt& prompt : problem.prompts) lengths.push_back(prompt.context);
     cache_ = std::make_unique<PagedCache>(shape, lengths);
@@ -172,10 +170,6 @@ class PrefillSm90 : public ::testing::Test {
     args.layer.group = &sm90_group_;
     args.page_table = table_.data();
     args.page_table_stride = stride_;
-    const DeviceArray<float> key_scales(problem_.constants.key_scales);
-    const DeviceArray<float> value_scales(problem_.constants.value_scales);
-    args.key_scales = key_scales.data();
-    args.value_scales = value_scales.data();
     prefill_sm90(args, workspace, nullptr);
     check_cuda(cudaDeviceSynchronize(), "prefill_sm90");
     const std::vector<std::uint32_t> words = output.download();
@@ -311,15 +305,6 @@ TEST_F(PrefillSm90, EveryGroupSize) {
 TEST_F(PrefillSm90, UnitScales) {
   for (const int head_dim : {64, 128, 256}) {
     expect_close({.head_dim = head_dim, .scales = "unit", .prompts = whole({77, 1, 3000})});
-  }
-}
-
-TEST_F(PrefillSm90, ScalesOfEachHead) {
-  KvLayerConstants constants;
-  constants.key_scales = {0.01f, 0.013f};
-  constants.value_scales = {0.02f, 0.011f};
-  for (const int head_dim : {64, 128, 256}) {
-    expect_close({.head_dim = head_dim, .prompts = whole({77, 1, 3000}), .constants = constants});
   }
 }
 
