@@ -73,7 +73,7 @@ class PagedCache {
 
   SequenceRows rows(std::size_t sequence, std::int32_t first_row, std::int32_t rows,
                     std::int32_t first_position) const {
-    return {first_row, rows, first_position, {pages(sequence)}};
+    return {first_row, rows, first_position, 0, {pages(sequence)}};
   }
 
   // Writes `key` and `value` ([rows, kv_heads * head_dim] each) for the given rows.

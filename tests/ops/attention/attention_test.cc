@@ -159,7 +159,7 @@ TEST_P(AttentionTest, SameBitsAloneInABatchInChunksAndOnAnyThreads) {
         for (const SequenceRows& sequence : fixture.all_rows()) {
           for (std::int32_t at = 0; at < sequence.rows; at += chunk) {
             rows.push_back({sequence.first_row + at, std::min(chunk, sequence.rows - at),
-                            sequence.first_position + at, sequence.pages});
+                            sequence.first_position + at, 0, sequence.pages});
           }
         }
         // All chunks at once, and one call each.
@@ -185,7 +185,7 @@ TEST_P(AttentionTest, ASplitContextGivesTheBitsOfAWholeOne) {
     std::vector<float> expected;
     for (const int threads : {1, 2, 3, 5}) {
       Fixture fixture(problem, threads);
-      const SequenceRows last = {4999, 1, 4999, fixture.all_rows()[0].pages};
+      const SequenceRows last = {4999, 1, 4999, 0, fixture.all_rows()[0].pages};
       std::vector<float> output = fixture.run(GetParam(), {last});
       output.erase(output.begin(),
                    output.end() - static_cast<std::ptrdiff_t>(fixture.query_width()));
