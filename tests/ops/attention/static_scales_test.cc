@@ -154,7 +154,7 @@ TEST(LargeCache, OffsetsPastTwoToTheThirtyOneAreRight) {
   ASSERT_GT(layer.run(last, 7) - layer.arena, std::int64_t{1} << 32);
   const std::vector<float> key = random_floats(3 * 8 * 512, 21);
   const std::vector<float> value = random_floats(3 * 8 * 512, 22);
-  const std::vector<SequenceRows> rows = {{0, 3, 0, {&last}}};
+  const std::vector<SequenceRows> rows = {{0, 3, 0, 0, {&last}}};
   KvWriteArgs write;
   write.key = key.data();
   write.value = value.data();
