@@ -44,7 +44,7 @@ def freeze(output: Path) -> None:
 def check(folder: Path) -> None:
     text = (folder / "quantization_config.json").read_text("utf-8")
     config = QuantizationConfig.model_validate(json.loads(text)["quantization_config"])
-    strategy = config.kv_cache_scheme.strategy.value
+    strategy = getattr(config.kv_cache_scheme.strategy, "value", config.kv_cache_scheme.strategy)
     assert config.kv_cache_scheme == scheme(strategy), config.kv_cache_scheme
     for group in config.config_groups.values():
         assert group.input_activations == scheme(strategy), group
