@@ -32,9 +32,8 @@ SchedulerLimits checked(SchedulerLimits limits) {
         limits.max_batched_tokens, limits.max_sequences);
   }
   if (limits.prefill_beside_decodes < 0) {
-    throw_bad_input(
-        "the rows of prompts beside decodes are {}, expected at least 0 (0: as many as fit)",
-        limits.prefill_beside_decodes);
+    throw_bad_input("--prefill-beside-decodes is {}, expected at least 0 (0: as many as fit)",
+                    limits.prefill_beside_decodes);
   }
   if (limits.prefill_chunk < 0) {
     throw_bad_input("--prefill-chunk is {}, expected at least 0 (0: whole prompts)",
@@ -268,16 +267,57 @@ void Engine::end_answer(Sequence& sequence, bool ends_answer, TokenEvent* event)
   }
 }
 
-TokenEvent Engine::accept_token(Sequence& sequence, std::span<const float> logits) {
-  const SamplingParams& sampling = sequence.sampling;
-  const std::vector<TokenId>& ends = tokenizer_->end_tokens();
-  const TokenId token =
-      sampler_.sample(adjust_logits(logits, sampling, sequence.token_counts, sequence.generated(),
-                                    ends, &adjusted_logits_),
-                      sampling, sequence.seed, sequence.generated());
-  std::optional<TokenLogprobs> logprobs;
-  if (sampling.logprobs >= 0) logprobs = compute_logprobs(logits, token, sampling.logprobs);
+void Engine::take_results(std::span<const ScheduledRows> scheduled, std::span<const float> logits) {
+  results_.clear();
+  const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
+  for (const ScheduledRows& item : scheduled) {
+    Result result;
+    result.sequence = item.sequence;
+    result.rows = item.tokens;
+    result.owes_prompt_logprobs = item.sequence->owes_prompt_logprobs();
+    result.complete = item.tokens == item.sequence->pending();
+    const std::size_t rows = result.owes_prompt_logprobs ? static_cast<std::size_t>(item.tokens)
+                                                         : (result.complete ? 1 : 0);
+    result.logits = logits.first(rows * vocabulary);
+    logits = logits.subspan(rows * vocabulary);
+    results_.push_back(std::move(result));
+  }
+}
 
+// A pass over 50,000 to 260,000 logits for each sequence: worth all threads.
+void Engine::draw_tokens() {
+  drawers_.resize(static_cast<std::size_t>(core_.context().pool->size()));
+  const auto draws = [](const Result& result) {
+    return result.complete && result.sequence->sampling.max_tokens > 0;
+  };
+  core_.context().pool->parallel_for(
+      static_cast<std::int64_t>(results_.size()), [&](std::int64_t index, int thread) {
+        Result& result = results_[static_cast<std::size_t>(index)];
+        if (draws(result)) draw_token(drawers_[static_cast<std::size_t>(thread)], result);
+      });
+}
+
+void Engine::draw_token(Drawer& drawer, Result& result) const {
+  const Sequence& sequence = *result.sequence;
+  const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
+  const std::span<const float> logits = result.logits.last(vocabulary).first(usable_logits());
+  try {
+    result.token = drawer.sampler.sample(
+        adjust_logits(logits, sequence.sampling, sequence.token_counts, sequence.generated(),
+                      tokenizer_->end_tokens(), &drawer.adjusted_logits),
+        sequence.sampling, sequence.seed, sequence.generated());
+    if (sequence.sampling.logprobs >= 0) {
+      result.logprobs = compute_logprobs(logits, result.token, sequence.sampling.logprobs);
+    }
+  } catch (const std::exception& error) {
+    result.error = error.what();
+  }
+}
+
+TokenEvent Engine::accept_token(Result& result) {
+  Sequence& sequence = *result.sequence;
+  const SamplingParams& sampling = sequence.sampling;
+  const TokenId token = result.token;
   sequence.tokens.push_back(token);
   if (sampling.has_penalties()) sequence.token_counts.add_generated(token);
   if (sequence.generated() == 1) {
@@ -286,18 +326,18 @@ TokenEvent Engine::accept_token(Sequence& sequence, std::span<const float> logit
   }
   TokenEvent event = event_of(sequence);
   event.token = token;
-  event.logprobs = std::move(logprobs);
+  event.logprobs = std::move(result.logprobs);
 
   const auto holds = [token](const std::vector<TokenId>& tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
-  const bool ends_answer = (!sampling.ignore_eos && holds(ends)) || holds(sampling.stop_token_ids);
+  const bool ends_answer =
+      (!sampling.ignore_eos && holds(tokenizer_->end_tokens())) || holds(sampling.stop_token_ids);
   if (!ends_answer) {
     const std::string text = sequence.detokenizer.push(token);
     // The text of the first min_tokens holds no stop string, whatever it says.
-    event.text = sequence.generated() <= sampling.min_tokens && sampling.min_tokens > 0
-                     ? text
-                     : sequence.stop_filter.push(text);
+    event.text =
+        sequence.generated() <= sampling.min_tokens ? text : sequence.stop_filter.push(text);
   }
   end_answer(sequence, ends_answer, &event);
   return event;
@@ -305,10 +345,11 @@ TokenEvent Engine::accept_token(Sequence& sequence, std::span<const float> logit
 
 // Rows [computed_tokens, computed_tokens + rows) with a row of logits each: row i speaks of token
 // i + 1. After a preemption the rows that were told already are passed over.
-TokenEvent Engine::accept_prompt_rows(Sequence& sequence, std::int64_t rows,
-                                      std::span<const float> logits) {
+TokenEvent Engine::accept_prompt_rows(const Result& result) {
+  Sequence& sequence = *result.sequence;
   const std::int64_t first = sequence.prompt_logprobs_told;
-  const std::int64_t last = std::min(sequence.computed_tokens + rows, sequence.prompt_tokens - 1);
+  const std::int64_t last =
+      std::min(sequence.computed_tokens + result.rows, sequence.prompt_tokens - 1);
   TokenEvent event = event_of(sequence);
   if (last <= first) return event;
   event.prompt_logprobs.resize(static_cast<std::size_t>(last - first));
@@ -316,10 +357,10 @@ TokenEvent Engine::accept_prompt_rows(Sequence& sequence, std::int64_t rows,
   core_.context().pool->parallel_for(last - first, [&](std::int64_t index, int) {
     const std::int64_t row = first + index;
     const auto offset = static_cast<std::size_t>(row - sequence.computed_tokens) * vocabulary;
-    const std::span<const float> row_logits = logits.subspan(offset, usable_logits());
-    refuse_non_numbers(row_logits);
+    const std::span<const float> logits = result.logits.subspan(offset, usable_logits());
+    refuse_non_numbers(logits);
     event.prompt_logprobs[static_cast<std::size_t>(index)] =
-        compute_logprobs(row_logits, sequence.tokens[static_cast<std::size_t>(row + 1)],
+        compute_logprobs(logits, sequence.tokens[static_cast<std::size_t>(row + 1)],
                          sequence.sampling.prompt_logprobs);
   });
   sequence.prompt_logprobs_told = last;
@@ -353,38 +394,33 @@ void Engine::lay_out_rows(std::span<const ScheduledRows> scheduled) {
   }
 }
 
-// Takes the sequence's rows off the front of `logits`.
-void Engine::accept_rows(const ScheduledRows& item, std::span<const float>* logits,
-                         std::vector<TokenEvent>* events) {
-  Sequence& sequence = *item.sequence;
-  const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
-  const bool complete = item.tokens == sequence.pending();
-  const bool owes_prompt = sequence.owes_prompt_logprobs();
-  const std::size_t rows = owes_prompt ? static_cast<std::size_t>(item.tokens) : (complete ? 1 : 0);
-  const std::span<const float> own = logits->first(rows * vocabulary);
-  *logits = logits->subspan(rows * vocabulary);
+void Engine::accept(Result& result, std::vector<TokenEvent>* events) {
+  Sequence& sequence = *result.sequence;
+  FinishReason finished = FinishReason::none;
   try {
-    if (owes_prompt) {
-      TokenEvent event = accept_prompt_rows(sequence, item.tokens, own);
+    if (!result.error.empty()) throw_error(ErrorKind::internal, "{}", result.error);
+    if (result.owes_prompt_logprobs) {
+      TokenEvent event = accept_prompt_rows(result);
       if (!event.prompt_logprobs.empty()) events->push_back(std::move(event));
     }
-    if (complete && sequence.sampling.max_tokens == 0) {
+    if (result.complete && sequence.sampling.max_tokens == 0) {
       events->push_back(end_of(sequence, FinishReason::length, {}));
-    } else if (complete) {
-      events->push_back(accept_token(sequence, own.last(vocabulary).first(usable_logits())));
+      finished = FinishReason::length;
+    } else if (result.complete) {
+      events->push_back(accept_token(result));
       ++counters_.generated_tokens;
+      finished = events->back().finished;
     }
   } catch (const std::exception& error) {
     sequence.blocks.forget();
-    events->push_back(end_of(sequence, FinishReason::error, error.what()));
+    finished = FinishReason::error;
+    events->push_back(end_of(sequence, finished, error.what()));
   }
-  sequence.computed_tokens += item.tokens;
+  sequence.computed_tokens += result.rows;
   sequence.blocks.release_outside_windows(sequence.computed_tokens);
-  if (!events->empty() && events->back().request == sequence.id &&
-      events->back().finished != FinishReason::none) {
-    finished_.push_back(sequence.id);
-    count_end(events->back().finished);
-  }
+  if (finished == FinishReason::none) return;
+  finished_.push_back(sequence.id);
+  count_end(finished);
 }
 
 std::vector<TokenEvent> Engine::step() {
@@ -404,10 +440,12 @@ void Engine::step(std::vector<TokenEvent>* events) {
   const std::vector<ScheduledRows>& scheduled = scheduler_.schedule();
   lay_out_rows(scheduled);
   const auto scheduled_at = EngineClock::now();
-  std::span<const float> logits = core_.runner().run(rows_);
+  const std::span<const float> logits = core_.runner().run(rows_);
   const auto computed_at = EngineClock::now();
   finished_.clear();
-  for (const ScheduledRows& item : scheduled) accept_rows(item, &logits, events);
+  take_results(scheduled, logits);
+  draw_tokens();
+  for (Result& result : results_) accept(result, events);
   for (const RequestId id : finished_) scheduler_.remove(id);
 
   StepTimes& times = counters_.times;

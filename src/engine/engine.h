@@ -114,15 +114,32 @@ class Engine {
     RequestId id;
     std::string message;
   };
+  // What a step gave one sequence.
+  struct Result {
+    Sequence* sequence = nullptr;
+    std::int64_t rows = 0;
+    std::span<const float> logits;  // of all rows where they are owed, of the last where complete
+    bool owes_prompt_logprobs = false;
+    bool complete = false;  // no token of the text is left to read
+    TokenId token = -1;
+    std::optional<TokenLogprobs> logprobs;
+    std::string error;
+  };
+  // Of one thread of the pool.
+  struct Drawer {
+    Sampler sampler;
+    std::vector<float> adjusted_logits;
+  };
   TokenEvent event_of(const Sequence& sequence) const;
   TokenEvent end_of(const Sequence& sequence, FinishReason reason, std::string message);
   void end_cancelled(std::vector<TokenEvent>* events);
   void lay_out_rows(std::span<const ScheduledRows> scheduled);
-  void accept_rows(const ScheduledRows& item, std::span<const float>* logits,
-                   std::vector<TokenEvent>* events);
-  TokenEvent accept_prompt_rows(Sequence& sequence, std::int64_t rows,
-                                std::span<const float> logits);
-  TokenEvent accept_token(Sequence& sequence, std::span<const float> logits);
+  void take_results(std::span<const ScheduledRows> scheduled, std::span<const float> logits);
+  void draw_tokens();
+  void draw_token(Drawer& drawer, Result& result) const;
+  void accept(Result& result, std::vector<TokenEvent>* events);
+  TokenEvent accept_prompt_rows(const Result& result);
+  TokenEvent accept_token(Result& result);
   void end_answer(Sequence& sequence, bool ends_answer, TokenEvent* event);
   void count_end(FinishReason reason);
   std::size_t usable_logits() const;
@@ -131,13 +148,13 @@ class Engine {
   EngineCore core_;
   std::unique_ptr<PrefixCache> prefix_cache_;  // null: none
   Scheduler scheduler_;
-  Sampler sampler_;
+  std::vector<Drawer> drawers_;
   std::vector<Cancelled> cancelled_;
   RequestId next_id_ = 1;
   EngineStats counters_;  // the counters of stats() and no gauge
   // Of one step; kept so that a step allocates little.
   std::vector<RunnerRows> rows_;
-  std::vector<float> adjusted_logits_;
+  std::vector<Result> results_;
   std::vector<RequestId> finished_;
 };
 

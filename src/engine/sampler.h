@@ -22,9 +22,17 @@ class Sampler {
   struct Candidate {
     TokenId token;
     float logit;
+    double weight;
   };
-  std::vector<Candidate> candidates_;  // grown once and kept
-  std::vector<double> weights_;
+  void weigh(std::span<const float> logits, float highest, const SamplingParams& params);
+  TokenId draw_from_all(double uniform) const;
+  TokenId draw_from_likely(std::span<const float> logits, const SamplingParams& params,
+                           double uniform);
+  void gather_likely(std::span<const float> logits, const SamplingParams& params);
+
+  // Grown once and kept.
+  std::vector<float> weights_;  // of all tokens: 1 for the most likely, 0 for those filtered out
+  std::vector<Candidate> candidates_;
 };
 
 // Throws Error{internal} where a logit is NaN or +inf.
