@@ -38,7 +38,11 @@ struct ServeFlags {
   std::int64_t max_queued_requests = 1024;
   std::int64_t cache_pages = 0;
   bool prefix_caching = true;
-  SchedulerLimits limits{.max_sequences = 32, .max_batched_tokens = 512, .prefill_chunk = 512};
+  // A CPU reads some hundred tokens a second: 512 beside answers would hold these up for seconds.
+  SchedulerLimits limits{.max_sequences = 32,
+                         .max_batched_tokens = 512,
+                         .prefill_chunk = 512,
+                         .prefill_beside_decodes = 128};
   CacheFlags cache;
   MachineFlags machine;
   std::string log_level = "info";
@@ -237,6 +241,10 @@ void add_engine_flags(CLI::App& command, ServeFlags* flags) {
   add_number(command, "--max-model-len", &flags->max_model_len,
              "Longest prompt and answer together (default: the model's context)")
       ->check(at_least_one)
+      ->group(group);
+  add_number(command, "--prefill-beside-decodes", &flags->limits.prefill_beside_decodes,
+             "Tokens of prompts in a step in which answers wait for a token (0: as many as fit)")
+      ->default_str(std::to_string(flags->limits.prefill_beside_decodes))
       ->group(group);
   add_number(command, "--max-num-seqs", &flags->limits.max_sequences, "Requests that run at once")
       ->check(at_least_one)
