@@ -166,6 +166,40 @@ TEST_P(DeterminismTest, AnAnswerIsTheSameAloneAndInABatchOfEight) {
   }
 }
 
+// Pages of an earlier request give the bits that computing them again would give: also where the
+// whole prompt is found and only its last token is computed, from a page that is not written again.
+TEST_P(DeterminismTest, AWarmPromptAnswersAsAColdOne) {
+  const std::shared_ptr<const GgufFile> file = GgufFile::open(data_path("models/llama_mixed.gguf"));
+  const std::shared_ptr<Model> model = load_model(file);
+  const std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::from_gguf(*file);
+  TestOptions options;
+  options.cache = GetParam();
+  EngineOptions made = engine_options(options, 300);
+  made.limits = {.max_sequences = 4, .max_batched_tokens = 96, .prefill_chunk = 96};
+  Engine warm(model, tokenizer, made);
+  made.prefix_caching = false;
+  Engine cold(model, tokenizer, made);
+  for (const std::size_t length : {63, 64, 65, 127, 128, 129, 192}) {
+    std::vector<TokenId> prompt;
+    for (std::size_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>(i * 53 % 300));
+    for (const float temperature : {0.0f, 0.8f}) {
+      // 200 times for a prompt of two pages; for the others often enough to find the answer's
+      // pages.
+      const bool often = length == 128 && temperature == 0.0f;
+      const int times = often ? 200 : 3;
+      const GenerateRequest request = request_of(prompt, often ? 3 : 70, temperature);
+      const RequestId cold_id = cold.submit(request);
+      const Answer expected = run_all(cold)[cold_id];
+      for (int i = 0; i < times; ++i) {
+        const RequestId id = warm.submit(request);
+        EXPECT_EQ(run_all(warm)[id], expected) << length << ", " << i;
+      }
+    }
+  }
+  EXPECT_GE(warm.stats().prefix_hits, 199 * 127);
+  EXPECT_EQ(cold.stats().prefix_hits, 0);
+}
+
 TEST_P(DeterminismTest, UnusedBytesOfTheCacheReachNoOutput) {
   const std::shared_ptr<Model> model = open_model(data_path("models/llama_mixed.gguf"));
   for (const InstructionSet set : available_instruction_sets()) {

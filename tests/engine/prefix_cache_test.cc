@@ -274,10 +274,16 @@ TEST_P(PrefixCacheTest, MemoryStaysWithinTheSumHoweverManyPromptsCome) {
     known += index.known_pages(static_cast<int>(group));
   }
   EXPECT_EQ(known, engine->core().pool().used_pages());
-  // The arena was full at a third of the way: what is allocated since is given back.
+  // The arena was full at a third of the way: what is allocated since is given back. The sanitizers
+  // keep freed memory for a while.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr std::size_t slack = std::size_t{1} << 30;
+#else
+  constexpr std::size_t slack = std::size_t{2} << 20;
+#endif
   const std::size_t grown = resident_bytes() - std::min(settled, resident_bytes());
   RecordProperty("grown_bytes", static_cast<int>(grown));
-  EXPECT_LE(grown, std::size_t{2} << 20);
+  EXPECT_LE(grown, slack);
 }
 
 INSTANTIATE_TEST_SUITE_P(Windows, PrefixCacheTest,
