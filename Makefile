@@ -18,7 +18,7 @@ demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT_FILES ?= $$(git ls-files 'src/*.cc' ':!*_cuda.cc'; git ls-files 'src/*_without_cuda.cc')
 clang_format := git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format-14
 
-.PHONY: help build cuda test-gpu model models demo benchmarks accuracy test test-page test-asan test-tsan fuzz format check-format lint clean
+.PHONY: help build cuda test-gpu model models demo benchmarks accuracy oracle test test-page test-asan test-tsan fuzz format check-format lint clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z -]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -58,6 +58,12 @@ benchmarks: build model ## measure the cache formats (about 15 min); rewrites th
 
 accuracy: build models ## measure what each cache policy costs on three models (about 2 h); writes docs/accuracy.md
 	@python3 tools/accuracy.py --octet build/octet
+
+oracle: models ## make the tests' right answers anew (ORACLE="JOB ..." for some; downloads 3 GB of Python packages)
+	@tools/install_packages.sh build
+	@python3 -m venv .venv-oracle
+	@.venv-oracle/bin/pip install --quiet -r tools/oracle/requirements.txt
+	@.venv-oracle/bin/python tools/oracle/make_all.py $(ORACLE)
 
 test: models ## build and run all the tests
 	@tools/install_packages.sh build test

@@ -1,9 +1,11 @@
 // octet inspect: what a model file holds, and what its cache costs.
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -13,7 +15,9 @@
 #include "cli/options.h"
 #include "core/json.h"
 #include "core/memory_info.h"
+#include "core/printable.h"
 #include "kv/kv_layout.h"
+#include "models/checkpoint.h"
 
 namespace octet {
 
@@ -26,6 +30,16 @@ struct InspectFlags {
   std::string model;
   CacheFlags cache;
   bool json = false;
+  bool tensors = false;
+};
+
+// A tensor as the file stores it, whether octet reads its type or not.
+struct TensorLine {
+  std::string name;
+  std::string type;
+  std::vector<std::int64_t> shape;
+  std::size_t bytes = 0;
+  std::int64_t parameters = 0;
 };
 
 struct WeightType {
@@ -42,6 +56,7 @@ struct CacheCost {
 
 struct Inspection {
   std::string path;
+  std::string format;
   std::uint64_t file_bytes = 0;
   ModelConfig config;
   std::map<std::string, WeightType> weights;
@@ -51,20 +66,37 @@ struct Inspection {
   KvPolicy policy;  // what the cache flags make of the model
 };
 
+std::vector<TensorLine> list_tensors(const Checkpoint& checkpoint) {
+  std::vector<TensorLine> lines;
+  const auto add = [&lines](const TensorView& view, std::string_view type) {
+    lines.push_back({view.name, std::string(type), view.shape, view.bytes, view.elements()});
+  };
+  if (checkpoint.gguf) {
+    for (const TensorView& tensor : checkpoint.gguf->tensors()) {
+      add(tensor, traits_of(tensor.dtype).name);
+    }
+  } else {
+    for (const StoredTensor& tensor : checkpoint.folder->tensors().tensors()) {
+      add(tensor.view, tensor.type);
+    }
+  }
+  return lines;
+}
+
 Inspection inspect(const std::string& path, const KvPolicyOptions& cache) {
   check_kv_policy_options(cache);
   Inspection result;
   result.path = path;
-  const std::shared_ptr<const GgufFile> file = GgufFile::open(path);
-  result.file_bytes = file->file_bytes();
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  result.format = checkpoint.gguf ? "gguf" : "hugging_face";
+  result.file_bytes = checkpoint.file_bytes();
   // Loading checks every tensor's name and shape; one position keeps its tables small.
-  const std::unique_ptr<Model> model = load_model(file, 1);
+  const std::unique_ptr<Model> model = load_model(checkpoint, 1);
   result.config = model->config();
-  for (const TensorView& tensor : file->tensors()) {
-    for (WeightType* sum :
-         {&result.weights[std::string(traits_of(tensor.dtype).name)], &result.all_weights}) {
+  for (const TensorLine& tensor : list_tensors(checkpoint)) {
+    for (WeightType* sum : {&result.weights[tensor.type], &result.all_weights}) {
       ++sum->tensors;
-      sum->parameters += tensor.elements();
+      sum->parameters += tensor.parameters;
       sum->bytes += tensor.bytes;
     }
   }
@@ -89,7 +121,7 @@ std::string as_json(const Inspection& result) {
   const ModelConfig& config = result.config;
   Json object;
   object["path"] = result.path;
-  object["format"] = "gguf";
+  object["format"] = result.format;
   object["file_bytes"] = result.file_bytes;
   object["architecture"] = config.family;
   object["name"] = config.name;
@@ -102,6 +134,8 @@ std::string as_json(const Inspection& result) {
   geometry["head_dim"] = config.head_dim;
   geometry["vocabulary_size"] = config.vocabulary_size;
   geometry["max_positions"] = config.max_positions;
+  geometry["windows"] = Json::array();
+  for (const LayerAttention& layer : config.attention) geometry["windows"].push_back(layer.window);
   geometry["norm_epsilon"] = config.norm_epsilon;
   geometry["rope_theta"] = config.ropes.front().theta;
   geometry["tied_embeddings"] = config.tied_embeddings;
@@ -126,20 +160,33 @@ std::string as_json(const Inspection& result) {
   return dump_json(object);
 }
 
+// ", window 512 in 15 of 18 layers", or nothing.
+std::string describe_windows(const ModelConfig& config) {
+  int window = 0;
+  int layers = 0;
+  for (const LayerAttention& layer : config.attention) {
+    if (layer.window == 0) continue;
+    window = layer.window;
+    ++layers;
+  }
+  if (layers == 0) return "";
+  return fmt::format(", window {} in {} of {} layers", window, layers, config.layers);
+}
+
 std::string as_text(const Inspection& result) {
   const ModelConfig& config = result.config;
   std::string text = fmt::format(
       "{}\n"
       "model      {}{}, {:.1f} M parameters, {:.1f} MB\n"
       "geometry   {} layers, hidden {}, feed-forward {}, vocabulary {}{}\n"
-      "attention  {} query heads, {} KV heads, head_dim {}, context {}, rope theta {}\n"
+      "attention  {} query heads, {} KV heads, head_dim {}, context {}, rope theta {}{}\n"
       "weights    ",
       result.path, config.family, config.name.empty() ? "" : " (" + config.name + ")",
       static_cast<double>(result.all_weights.parameters) / 1e6,
       static_cast<double>(result.all_weights.bytes) / 1e6, config.layers, config.hidden_size,
       config.intermediate_size, config.vocabulary_size, config.tied_embeddings ? " (tied)" : "",
       config.query_heads, config.kv_heads, config.head_dim, config.max_positions,
-      config.ropes.front().theta);
+      config.ropes.front().theta, describe_windows(config));
   std::string separator;
   for (const auto& [name, type] : result.weights) {
     text += fmt::format("{}{} x {} ({:.1f} MB)", separator, name, type.tensors,
@@ -157,6 +204,51 @@ std::string as_text(const Inspection& result) {
   return text + cache_layers_as_text(result.policy, config.kv_geometry());
 }
 
+// The listing needs no family: it shows files that octet does not run, too.
+std::string tensors_as_json(const std::string& path, const std::vector<TensorLine>& tensors) {
+  Json object;
+  object["path"] = path;
+  object["tensors"] = Json::array();
+  for (const TensorLine& tensor : tensors) {
+    Json entry;
+    entry["name"] = tensor.name;
+    entry["type"] = tensor.type;
+    entry["shape"] = tensor.shape;
+    entry["bytes"] = tensor.bytes;
+    object["tensors"].push_back(std::move(entry));
+  }
+  return dump_json(object);
+}
+
+std::string tensors_as_text(const std::vector<TensorLine>& tensors) {
+  std::size_t name_width = 4;
+  std::size_t shape_width = 5;
+  for (const TensorLine& tensor : tensors) {
+    name_width = std::max(name_width, single_line(tensor.name).size());
+    shape_width = std::max(shape_width, format_shape(tensor.shape).size());
+  }
+  std::string text = fmt::format("{:<{}}  {:<8}  {:<{}}  {:>14}\n", "name", name_width, "type",
+                                 "shape", shape_width, "bytes");
+  std::size_t bytes = 0;
+  for (const TensorLine& tensor : tensors) {
+    text += fmt::format("{:<{}}  {:<8}  {:<{}}  {:>14}\n", single_line(tensor.name), name_width,
+                        tensor.type, format_shape(tensor.shape), shape_width, tensor.bytes);
+    bytes += tensor.bytes;
+  }
+  return text + fmt::format("{} tensors, {} bytes\n", tensors.size(), bytes);
+}
+
+void run_inspect(const InspectFlags& flags) {
+  if (flags.tensors) {
+    const std::vector<TensorLine> tensors = list_tensors(Checkpoint::open(flags.model));
+    std::cout << (flags.json ? tensors_as_json(flags.model, tensors) + '\n'
+                             : tensors_as_text(tensors));
+    return;
+  }
+  const Inspection result = inspect(flags.model, flags.cache.policy);
+  std::cout << (flags.json ? as_json(result) + '\n' : as_text(result));
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& program, CommandAction* run) {
@@ -165,17 +257,10 @@ void add_inspect(CLI::App& program, CommandAction* run) {
   const auto flags = std::make_shared<InspectFlags>();
   add_model_flag(*command, &flags->model);
   command->add_flag("--json", flags->json, "Print one JSON object");
+  command->add_flag("--tensors", flags->tensors,
+                    "List the tensors instead: name, type, shape, bytes");
   flags->cache.add_to(*command);
-  command->callback([flags, run] {
-    *run = [flags] {
-      const Inspection result = inspect(flags->model, flags->cache.policy);
-      if (flags->json) {
-        std::cout << as_json(result) << '\n';
-      } else {
-        std::cout << as_text(result);
-      }
-    };
-  });
+  command->callback([flags, run] { *run = [flags] { run_inspect(*flags); }; });
 }
 
 }  // namespace octet

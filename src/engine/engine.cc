@@ -146,7 +146,17 @@ Engine::Engine(std::shared_ptr<Model> model, std::shared_ptr<const Tokenizer> to
                               describe_model(core_.model().config(), options.arithmetic),
                               core_.policy().fingerprint())
                         : nullptr),
-      scheduler_(options.limits, core_.pool(), prefix_cache_.get()) {}
+      scheduler_(options.limits, core_.pool(), prefix_cache_.get()),
+      end_tokens_(tokenizer_->end_tokens()) {
+  // A folder's generation_config.json may name more of them than its tokenizer does. Those that are
+  // no token of both model and tokenizer are never drawn.
+  for (const TokenId token : core_.model().config().end_tokens) {
+    if (static_cast<std::size_t>(token) >= usable_logits()) continue;
+    if (std::find(end_tokens_.begin(), end_tokens_.end(), token) == end_tokens_.end()) {
+      end_tokens_.push_back(token);
+    }
+  }
+}
 
 void Engine::check(const GenerateRequest& request) const {
   const SamplingParams& sampling = request.sampling;
@@ -304,7 +314,7 @@ void Engine::draw_token(Drawer& drawer, Result& result) const {
   try {
     result.token = drawer.sampler.sample(
         adjust_logits(logits, sequence.sampling, sequence.token_counts, sequence.generated(),
-                      tokenizer_->end_tokens(), &drawer.adjusted_logits),
+                      end_tokens_, &drawer.adjusted_logits),
         sequence.sampling, sequence.seed, sequence.generated());
     if (sequence.sampling.logprobs >= 0) {
       result.logprobs = compute_logprobs(logits, result.token, sequence.sampling.logprobs);
@@ -332,7 +342,7 @@ TokenEvent Engine::accept_token(Result& result) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
   const bool ends_answer =
-      (!sampling.ignore_eos && holds(tokenizer_->end_tokens())) || holds(sampling.stop_token_ids);
+      (!sampling.ignore_eos && holds(end_tokens_)) || holds(sampling.stop_token_ids);
   if (!ends_answer) {
     const std::string text = sequence.detokenizer.push(token);
     // The text of the first min_tokens holds no stop string, whatever it says.

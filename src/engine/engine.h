@@ -148,6 +148,7 @@ class Engine {
   EngineCore core_;
   std::unique_ptr<PrefixCache> prefix_cache_;  // null: none
   Scheduler scheduler_;
+  std::vector<TokenId> end_tokens_;  // the tokenizer's and the checkpoint's
   std::vector<Drawer> drawers_;
   std::vector<Cancelled> cancelled_;
   RequestId next_id_ = 1;

@@ -23,6 +23,9 @@ void read_attention(ModelReader& reader, ModelConfig* config) {
                    reader.read_rope(RopeUse::windowed_layers, config->head_dim)};
   const int window = reader.find_count(config_keys::window, longest_window, 0).value_or(0);
   const auto windowed = reader.find_windowed_layers(config->layers);
+  if (window == 0 && reader.format() == CheckpointFormat::hugging_face) {
+    throw_bad_input("{} is missing", reader.label(config_keys::window));
+  }
   for (int layer = 0; layer < config->layers; ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     const bool is_windowed = windowed ? (*windowed)[index] : (layer + 1) % default_period != 0;
@@ -38,7 +41,7 @@ void read_softmax_scale(ModelReader& reader, ModelConfig* config) {
   constexpr int layers_of_27b = 62;
   double scalar = config->head_dim;
   if (reader.format() == CheckpointFormat::hugging_face) {
-    scalar = reader.find_positive(scalar_key).value_or(256);
+    scalar = reader.find_positive(scalar_key).value();
   } else if (config->layers == layers_of_27b) {
     scalar = config->hidden_size / config->query_heads;
   }
@@ -70,7 +73,19 @@ std::unique_ptr<Model> load_gemma3(ModelReader& reader, std::int64_t max_positio
                                         max_positions);
 }
 
-const FamilyRegistration registration({"gemma3", "gemma3", {"gemma3_text", "gemma3"}, load_gemma3});
+const FamilyRegistration registration({.name = "gemma3",
+                                       .gguf_architecture = "gemma3",
+                                       .model_types = {"gemma3_text", "gemma3"},
+                                       // The folders of the larger models rely on these.
+                                       .config_defaults = {{"num_attention_heads", 8},
+                                                           {"num_key_value_heads", 4},
+                                                           {"head_dim", 256},
+                                                           {"max_position_embeddings", 131072},
+                                                           {"rms_norm_eps", 1e-6},
+                                                           {"query_pre_attn_scalar", 256},
+                                                           {"rope_theta", 1e6},
+                                                           {"tie_word_embeddings", 1}},
+                                       .load = load_gemma3});
 
 }  // namespace
 

@@ -80,7 +80,7 @@ void GgufModelReader::read_scaling(RopeConfig* rope, int head_dim) {
         "factors of rope_freqs.weight",
         file_->path(), type_key, printable(type));
   }
-  if (find_tensor("rope_freqs.weight") != nullptr) {
+  if (find_tensor("rope_freqs.weight")) {
     rope->divisors = read_vector(divisors, no_layer, head_dim / 2);
     for (std::size_t pair = 0; pair < rope->divisors.size(); ++pair) {
       const float divisor = rope->divisors[pair];
@@ -168,9 +168,10 @@ std::string GgufModelReader::tensor_name(TensorRole role, int layer) const {
   return layer == no_layer ? std::string(role.gguf) : fmt::format("blk.{}.{}", layer, role.gguf);
 }
 
-const TensorView* GgufModelReader::find_tensor(const std::string& name) {
+std::optional<TensorView> GgufModelReader::find_tensor(const std::string& name) {
   asked_.insert(name);
-  return file_->find_tensor(name);
+  const TensorView* found = file_->find_tensor(name);
+  return found == nullptr ? std::nullopt : std::optional(*found);
 }
 
 void GgufModelReader::refuse_unused_tensors() {

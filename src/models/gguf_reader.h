@@ -39,7 +39,7 @@ class GgufModelReader final : public ModelReader {
   void refuse_unused_tensors() override;
 
   std::string tensor_name(TensorRole role, int layer) const override;
-  const TensorView* find_tensor(const std::string& name) override;
+  std::optional<TensorView> find_tensor(const std::string& name) override;
   std::shared_ptr<const void> storage() const override { return file_; }
 
  private:

@@ -20,7 +20,12 @@ std::unique_ptr<Model> load_llama(ModelReader& reader, std::int64_t max_position
                                         max_positions);
 }
 
-const FamilyRegistration registration({"llama", "llama", {"llama"}, load_llama});
+const FamilyRegistration registration({.name = "llama",
+                                       .gguf_architecture = "llama",
+                                       .model_types = {"llama"},
+                                       .config_defaults = {{"rope_theta", 10000.0},
+                                                           {"rms_norm_eps", 1e-6}},
+                                       .load = load_llama});
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #include "models/model.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -8,6 +9,8 @@
 #include "core/error.h"
 #include "core/printable.h"
 #include "files/content_hash.h"
+#include "kv/kv_checkpoint.h"
+#include "models/folder_reader.h"
 #include "models/gguf_reader.h"
 
 namespace octet {
@@ -33,8 +36,10 @@ std::vector<std::string> model_families() {
   return names;
 }
 
-std::unique_ptr<Model> load_model(std::shared_ptr<const GgufFile> file,
-                                  std::int64_t max_positions) {
+namespace {
+
+std::unique_ptr<Model> load_gguf(const std::shared_ptr<const GgufFile>& file,
+                                 std::int64_t max_positions) {
   const std::string architecture = file->require_string("general.architecture");
   for (const auto& [name, family] : families()) {
     if (family.gguf_architecture != architecture) continue;
@@ -47,6 +52,37 @@ std::unique_ptr<Model> load_model(std::shared_ptr<const GgufFile> file,
   }
   throw_unsupported("{}: general.architecture {} is not a model family octet runs; it runs {}",
                     file->path(), printable(architecture), fmt::join(model_families(), ", "));
+}
+
+std::unique_ptr<Model> load_folder(const std::shared_ptr<const ModelFolder>& folder,
+                                   std::int64_t max_positions) {
+  const JsonValue type = folder->config().require("model_type");
+  const std::string name = type.as_string();
+  for (const auto& [family_name, family] : families()) {
+    const auto& types = family.model_types;
+    if (std::find(types.begin(), types.end(), name) == types.end()) continue;
+    FolderModelReader reader(folder, family);
+    std::unique_ptr<Model> model = family.load(reader, max_positions);
+    std::vector<const TensorView*> tensors;
+    for (const StoredTensor& tensor : folder->tensors().tensors()) tensors.push_back(&tensor.view);
+    model->set_content_hash(model_content_hash(folder->config().file(), tensors));
+    model->set_kv_checkpoint(read_kv_checkpoint(*folder));
+    return model;
+  }
+  throw_unsupported("{}: {} is not a model family octet runs; it runs {}", type.where(),
+                    printable(name), fmt::join(model_families(), ", "));
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const std::string& path) {
+  if (ModelFolder::is_folder(path)) return ModelFolder::open(path);
+  return GgufFile::open(path);
+}
+
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, std::int64_t max_positions) {
+  return checkpoint.gguf ? load_gguf(checkpoint.gguf, max_positions)
+                         : load_folder(checkpoint.folder, max_positions);
 }
 
 }  // namespace octet

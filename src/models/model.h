@@ -7,11 +7,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "files/gguf.h"
 #include "kv/page_pool.h"
 #include "kv/sequence_rows.h"
+#include "models/checkpoint.h"
 #include "models/model_config.h"
 #include "ops/context.h"
 #include "ops/quantize/kv_write.h"
@@ -60,6 +61,8 @@ struct ModelFamily {
   std::string name;
   std::string gguf_architecture;         // general.architecture in GGUF files
   std::vector<std::string> model_types;  // model_type in config.json
+  // What transformers assumes where config.json leaves a key out, true as 1.
+  std::vector<std::pair<std::string_view, double>> config_defaults;
   std::function<std::unique_ptr<Model>(ModelReader& reader, std::int64_t max_positions)> load;
 };
 
@@ -71,9 +74,9 @@ class FamilyRegistration {
 };
 std::vector<std::string> model_families();
 
-// Opens the model in `file`. max_positions bounds the positions that will be asked for (0: what the
-// model was made for). Throws Error{unsupported} that names an architecture it does not know.
-std::unique_ptr<Model> load_model(std::shared_ptr<const GgufFile> file,
-                                  std::int64_t max_positions = 0);
+// Opens the model of a checkpoint. max_positions bounds the positions that will be asked for (0:
+// what the model was made for). Throws Error{unsupported} that names an architecture it does not
+// know.
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, std::int64_t max_positions = 0);
 
 }  // namespace octet

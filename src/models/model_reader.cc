@@ -83,16 +83,16 @@ std::optional<double> ModelReader::find_positive(ConfigKey key) {
   return value;
 }
 
-const TensorView& ModelReader::require_by_name(const std::string& name) {
-  const TensorView* found = find_tensor(name);
-  if (found == nullptr) throw_bad_input("{}: tensor {} is missing", path(), name);
-  return *found;
+TensorView ModelReader::require_by_name(const std::string& name) {
+  std::optional<TensorView> found = find_tensor(name);
+  if (!found) throw_bad_input("{}: tensor {} is missing", path(), name);
+  return std::move(*found);
 }
 
 TensorView ModelReader::require_tensor(TensorRole role, int layer,
                                        const std::vector<std::int64_t>& shape) {
   const std::string name = tensor_name(role, layer);
-  const TensorView& tensor = require_by_name(name);
+  TensorView tensor = require_by_name(name);
   if (tensor.shape != shape) {
     throw_bad_input("{}: tensor {} has shape {}, expected {}", path(), name,
                     format_shape(tensor.shape), format_shape(shape));
@@ -102,10 +102,16 @@ TensorView ModelReader::require_tensor(TensorRole role, int layer,
 
 std::int64_t ModelReader::read_vocabulary_size(TensorRole embedding, std::int64_t hidden_size) {
   const std::string name = tensor_name(embedding, no_layer);
-  const TensorView& table = require_by_name(name);
+  const TensorView table = require_by_name(name);
   if (table.shape.size() != 2 || table.shape[0] < 1 || table.shape[1] != hidden_size) {
     throw_bad_input("{}: tensor {} has shape {}, expected [vocabulary, {}]", path(), name,
                     format_shape(table.shape), hidden_size);
+  }
+  // GGUF files cut rows that no token has, and keep the number.
+  const auto stated = find_integer(config_keys::vocabulary);
+  if (stated && *stated != table.shape[0] && format() == CheckpointFormat::hugging_face) {
+    throw_bad_input("{} is {}, and tensor {} has {} rows", label(config_keys::vocabulary), *stated,
+                    name, table.shape[0]);
   }
   return table.shape[0];
 }

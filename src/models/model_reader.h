@@ -69,8 +69,8 @@ class ModelReader {
   virtual void refuse_unused_tensors() = 0;
 
   virtual std::string tensor_name(TensorRole role, int layer) const = 0;
-  // Null where it is missing. A tensor that was asked for counts as used.
-  virtual const TensorView* find_tensor(const std::string& name) = 0;
+  // With its scales where it is packed. A tensor that was asked for counts as used.
+  virtual std::optional<TensorView> find_tensor(const std::string& name) = 0;
   // What keeps the tensors' bytes alive.
   virtual std::shared_ptr<const void> storage() const = 0;
 
@@ -88,7 +88,7 @@ class ModelReader {
   std::int64_t read_vocabulary_size(TensorRole embedding, std::int64_t hidden_size);
 
  private:
-  const TensorView& require_by_name(const std::string& name);
+  TensorView require_by_name(const std::string& name);
 };
 
 namespace config_keys {
@@ -102,6 +102,7 @@ inline constexpr ConfigKey value_head_dim{"attention.value_length", ""};
 inline constexpr ConfigKey rotary_dim{"rope.dimension_count", ""};
 inline constexpr ConfigKey context{"context_length", "max_position_embeddings"};
 inline constexpr ConfigKey norm_epsilon{"attention.layer_norm_rms_epsilon", "rms_norm_eps"};
+inline constexpr ConfigKey vocabulary{"vocab_size", "vocab_size"};
 inline constexpr ConfigKey window{"attention.sliding_window", "sliding_window"};
 inline constexpr ConfigKey logit_soft_cap{"final_logit_softcapping", "final_logit_softcapping"};
 }  // namespace config_keys

@@ -16,7 +16,12 @@ std::unique_ptr<Model> load_qwen2(ModelReader& reader, std::int64_t max_position
                                         max_positions);
 }
 
-const FamilyRegistration registration({"qwen2", "qwen2", {"qwen2"}, load_qwen2});
+const FamilyRegistration registration({.name = "qwen2",
+                                       .gguf_architecture = "qwen2",
+                                       .model_types = {"qwen2"},
+                                       .config_defaults = {{"rope_theta", 10000.0},
+                                                           {"rms_norm_eps", 1e-6}},
+                                       .load = load_qwen2});
 
 }  // namespace
 

@@ -358,6 +358,37 @@ TEST_F(CliTest, InspectCountsWhatTheCacheCosts) {
   EXPECT_NE(text.out.find("qwen2"), std::string::npos);
 }
 
+TEST_F(CliTest, InspectTakesFoldersAndListsTensors) {
+  const std::string folder = data_path("models/folders/llama_ct_block");
+  const Json object = parse_json(run_octet({"inspect", "--model", folder, "--json"}).out, "out");
+  EXPECT_EQ(object["format"], "hugging_face");
+  EXPECT_EQ(object["name"], "llama_ct_block");
+  EXPECT_EQ(object["weights"]["F8_E4M3"]["tensors"], 7);
+  // 4 square matrices, two of them cut to 2 KV heads of 16, and 3 of the feed-forward block.
+  EXPECT_EQ(object["weights"]["F8_E4M3"]["bytes"], 2 * 64 * 64 + 2 * 32 * 64 + 3 * 96 * 64);
+
+  const Json listed =
+      parse_json(run_octet({"inspect", "--model", folder, "--tensors", "--json"}).out, "out");
+  EXPECT_EQ(listed["tensors"].size(), 19u);
+  bool found = false;
+  for (const Json& tensor : listed["tensors"]) {
+    if (tensor["name"] != "model.layers.0.mlp.down_proj.weight") continue;
+    found = true;
+    EXPECT_EQ(tensor["type"], "F8_E4M3");
+    EXPECT_EQ(tensor["shape"], Json::array({64, 96}));
+    EXPECT_EQ(tensor["bytes"], 64 * 96);
+  }
+  EXPECT_TRUE(found);
+
+  const ProgramResult text = run_octet({"inspect", "--model", tiny_llama, "--tensors"});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_NE(text.out.find("blk.2.ffn_down.weight"), std::string::npos);
+  EXPECT_NE(text.out.find(" tensors, "), std::string::npos);
+  const ProgramResult windows =
+      run_octet({"inspect", "--model", data_path("models/gemma3_windows.gguf")});
+  EXPECT_NE(windows.out.find("window 40 in 6 of 7 layers"), std::string::npos) << windows.out;
+}
+
 TEST_F(CliTest, EvalKlReportsEveryPart) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += "The cache holds 128 tokens of the text. ";

@@ -174,6 +174,63 @@ TEST(HostileModels, MathsThatTheFamilyDoesNotApplyIsNamed) {
   EXPECT_NO_THROW(harmless.load());
 }
 
+// The same model as a gemma3, whose keys and tensors are more.
+TinyModel tiny_gemma3() {
+  TinyModel model;
+  std::erase_if(model.metadata,
+                [](const auto& entry) { return entry.first.starts_with("llama."); });
+  model.set("general.architecture", std::string("gemma3"));
+  model.set("gemma3.block_count", std::uint32_t{1});
+  model.set("gemma3.context_length", std::uint32_t{128});
+  model.set("gemma3.embedding_length", static_cast<std::uint32_t>(hidden));
+  model.set("gemma3.feed_forward_length", static_cast<std::uint32_t>(inner));
+  model.set("gemma3.attention.head_count", std::uint32_t{4});
+  model.set("gemma3.attention.head_count_kv", std::uint32_t{2});
+  model.set("gemma3.attention.layer_norm_rms_epsilon", 1e-6f);
+  model.set("gemma3.attention.sliding_window", std::uint32_t{16});
+  model.tensors["blk.0.attn_q_norm.weight"] = {8};
+  model.tensors["blk.0.attn_k_norm.weight"] = {8};
+  model.tensors["blk.0.post_attention_norm.weight"] = {hidden};
+  model.tensors["blk.0.post_ffw_norm.weight"] = {hidden};
+  return model;
+}
+
+TEST(HostileModels, Gemma3sOwnKeysAndTensorsAreChecked) {
+  EXPECT_EQ(tiny_gemma3().load()->config().attention[0].window, 16);
+  for (const char* name : {"blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight",
+                           "blk.0.post_attention_norm.weight", "blk.0.post_ffw_norm.weight"}) {
+    TinyModel missing = tiny_gemma3();
+    missing.tensors.erase(name);
+    missing.expect_refused(name);
+    TinyModel misshapen = tiny_gemma3();
+    misshapen.tensors[name] = {hidden + 1};
+    misshapen.expect_refused(name);
+  }
+  const auto expect = [](const std::string& key, auto value) {
+    TinyModel broken = tiny_gemma3();
+    broken.set(key, value);
+    broken.expect_refused(key);
+  };
+  expect("gemma3.attention.sliding_window", std::uint32_t{0xFFFFFFFF});
+  expect("gemma3.attention.sliding_window", std::int32_t{-1});
+  expect("gemma3.attention.sliding_window_pattern", std::uint32_t{0});
+  expect("gemma3.attention.sliding_window_pattern", std::string("all"));
+  expect("gemma3.rope.freq_base_swa", 0.0f);
+  expect("gemma3.rope.freq_base_swa", std::nanf(""));
+  expect("gemma3.final_logit_softcapping", -30.0f);
+  expect("gemma3.final_logit_softcapping", std::nanf(""));
+  expect("gemma3.attn_logit_softcapping", 50.0f);
+  expect("gemma3.rope.scaling.type", std::string("yarn"));
+  expect("gemma3.surprise", 1.0f);
+  // Without a window there is none, as llama.cpp reads such files.
+  for (const bool zero : {false, true}) {
+    TinyModel full = tiny_gemma3();
+    full.metadata.erase("gemma3.attention.sliding_window");
+    if (zero) full.set("gemma3.attention.sliding_window", std::uint32_t{0});
+    EXPECT_EQ(full.load()->config().attention[0], LayerAttention{});
+  }
+}
+
 TEST(HostileModels, UnknownFamiliesAndUnusedTensorsAreNamed) {
   TinyModel unknown;
   unknown.set("general.architecture", std::string("mamba"));
