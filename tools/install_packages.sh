@@ -5,7 +5,7 @@ set -euo pipefail
 
 build_packages=(g++ cmake ninja-build make ccache pkg-config ca-certificates
   python3 python3-pip python3-venv
-  libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libxxhash-dev
+  libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libpcre2-dev libxxhash-dev
   libboost-dev libspdlog-dev prometheus-cpp-dev libssl-dev)
 test_packages=(libgtest-dev)
 browser_packages=(chromium chromium-driver)

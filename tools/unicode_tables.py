@@ -1,16 +1,13 @@
 #!/usr/bin/env python3
 """Writes src/text/unicode_tables.cc.
 
-The tables follow what the `tokenizers` package 0.23 does, which mixes three versions of Unicode:
-its regular expressions (Oniguruma) know Unicode 16, its digit splitter (Rust's char::is_numeric)
-Unicode 17, its NFC normaliser Unicode 9. Needs, in two folders of their own,
+The NFC normaliser of the `tokenizers` package 0.23 knows Unicode 9. Needs, in a folder of its own,
 
-    pip install --target DIR16 unicodedata2==16.0.0
     pip install --target DIR17 unicodedata2==17.0.0
 
 and DerivedAge.txt of any Unicode version (Debian: /usr/share/unicode/ of the package unicode-data).
 
-    tools/unicode_tables.py DIR16 DIR17 DerivedAge.txt | clang-format > src/text/unicode_tables.cc
+    tools/unicode_tables.py DIR17 DerivedAge.txt | clang-format > src/text/unicode_tables.cc
 """
 
 import argparse
@@ -19,14 +16,6 @@ import pathlib
 import sys
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-
-# What \s matches in Oniguruma: the White_Space property, which Python does not export.
-WHITESPACE = {*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029,
-              0x202F, 0x205F, 0x3000}
-
-# In the order of enum CharacterClass in src/text/unicode.h.
-OTHER, LETTER, NUMBER, NEWER_NUMBER, SPACE = range(5)
-
 
 def load_unicodedata(folder, version):
     files = list(pathlib.Path(folder).glob("unicodedata2*.so"))
@@ -48,27 +37,6 @@ def characters_of_unicode_9(path):
             bounds = [int(part, 16) for part in fields[0].split("..")]
             known.update(range(bounds[0], bounds[-1] + 1))
     return known
-
-
-def classify(code_point, unicode_16, unicode_17):
-    if code_point in WHITESPACE:
-        return SPACE
-    major = unicode_16.category(chr(code_point))[0]
-    if major == "L":
-        return LETTER
-    if major == "N":
-        return NUMBER
-    return NEWER_NUMBER if unicode_17.category(chr(code_point))[0] == "N" else OTHER
-
-
-def class_runs(unicode_16, unicode_17):
-    """(first code point, class) wherever the class changes. Surrogates take their neighbour's."""
-    runs = []
-    for code_point in CODE_POINTS:
-        kind = classify(code_point, unicode_16, unicode_17)
-        if not runs or runs[-1][1] != kind:
-            runs.append((code_point, kind))
-    return runs
 
 
 def inert_ranges(unicode_17, known):
@@ -93,19 +61,13 @@ def inert_ranges(unicode_17, known):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("unicode_16", help="folder that holds unicodedata2 16.0.0")
     parser.add_argument("unicode_17", help="folder that holds unicodedata2 17.0.0")
     parser.add_argument("derived_age", help="DerivedAge.txt")
     arguments = parser.parse_args()
-    unicode_16 = load_unicodedata(arguments.unicode_16, "16.0.0")
     unicode_17 = load_unicodedata(arguments.unicode_17, "17.0.0")
 
     print("// Made by tools/unicode_tables.py, which says from what: do not edit.")
     print('#include "text/unicode_tables.h"\n\nnamespace octet {\n')
-    print("std::span<const std::uint32_t> character_class_runs() {")
-    print("static constexpr std::uint32_t runs[] = {")
-    print(", ".join(hex(first * 8 + kind) for first, kind in class_runs(unicode_16, unicode_17)))
-    print("};\nreturn runs;\n}\n")
     print("std::span<const CodePointRange> inert_ranges() {")
     print("static constexpr CodePointRange ranges[] = {")
     known = characters_of_unicode_9(arguments.derived_age)

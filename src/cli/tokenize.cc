@@ -12,6 +12,8 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "files/model_folder.h"
+#include "text/tokenizer_json.h"
 
 namespace octet {
 
@@ -56,8 +58,9 @@ Json tokens_as_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids)
 }
 
 void run_tokenize(const TokenizeFlags& flags) {
-  const std::shared_ptr<const GgufFile> file = GgufFile::open(flags.model);
-  const std::unique_ptr<Tokenizer> tokenizer = Tokenizer::from_gguf(*file);
+  const std::unique_ptr<Tokenizer> tokenizer =
+      ModelFolder::is_folder(flags.model) ? tokenizer_from_folder(*ModelFolder::open(flags.model))
+                                          : Tokenizer::from_gguf(*GgufFile::open(flags.model));
   const std::string text = flags.has_text ? flags.text : read_text("-", most_text_bytes);
   require_utf8("the text", text);
   if (flags.decode) {

@@ -19,6 +19,7 @@ struct BytePairParts {
   Vocabulary vocabulary;
   std::vector<AddedToken> added;
   Normalizer normalizer;
+  Normalizer spacing;  // what comes between normalised added tokens is spaced before it is split
   PreTokenizer pre_tokenizer;
 
   // What merging begins with: the bytes in GPT-2's alphabet, or the characters.

@@ -178,23 +178,26 @@ void BytePairTokenizer::encode_raw(std::string_view text, const AddedSplitters& 
     }
     const std::string_view piece = text.substr(part.begin, part.end - part.begin);
     const bool first = begins_text && part.begin == 0;
-    encode_normalized(parts_.normalizer.apply(piece, first, buffer), added, work);
+    encode_normalized(parts_.normalizer.apply(piece, first, buffer), added, first, work);
   }
 }
 
 void BytePairTokenizer::encode_normalized(std::string_view text, const AddedSplitters& added,
-                                          Work& work) const {
-  if (added.normalized.empty()) return encode_ordinary(text, work);
+                                          bool begins_text, Work& work) const {
+  if (added.normalized.empty()) return encode_ordinary(text, begins_text, work);
   for (const AddedTokenSplitter::Part& part : added.normalized.split(text)) {
     if (part.id >= 0) {
       work.ids.push_back(part.id);
     } else {
-      encode_ordinary(text.substr(part.begin, part.end - part.begin), work);
+      const std::string_view piece = text.substr(part.begin, part.end - part.begin);
+      encode_ordinary(piece, begins_text && part.begin == 0, work);
     }
   }
 }
 
-void BytePairTokenizer::encode_ordinary(std::string_view text, Work& work) const {
+void BytePairTokenizer::encode_ordinary(std::string_view text, bool begins_text, Work& work) const {
+  std::string spaced;
+  text = parts_.spacing.apply(text, begins_text, spaced);
   parts_.pre_tokenizer.split(text, work.pieces);
   for (const auto& [begin, end] : work.pieces) {
     const std::string_view piece = text.substr(begin, end - begin);

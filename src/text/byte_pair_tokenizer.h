@@ -52,8 +52,9 @@ class BytePairTokenizer final : public Tokenizer {
   AddedSplitters make_splitters(bool only_plain) const;
   void encode_raw(std::string_view text, const AddedSplitters& added, bool begins_text,
                   Work& work) const;
-  void encode_normalized(std::string_view text, const AddedSplitters& added, Work& work) const;
-  void encode_ordinary(std::string_view text, Work& work) const;
+  void encode_normalized(std::string_view text, const AddedSplitters& added, bool begins_text,
+                         Work& work) const;
+  void encode_ordinary(std::string_view text, bool begins_text, Work& work) const;
   void append_byte_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
   void append_character_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
 

@@ -1,6 +1,7 @@
 // The families of byte-level BPE that GGUF tells apart by name ("tokenizer.ggml.pre").
 #pragma once
 
+#include <array>
 #include <string_view>
 
 #include "text/pre_tokenizer.h"
@@ -10,7 +11,8 @@ namespace octet {
 // GGUF gives a name for what tokenizer.json spells out.
 struct GgufPreTokenizer {
   std::string_view name;
-  PreTokenizer::PieceEnd piece_end;
+  PreTokenizer::PieceEnd piece_end = nullptr;  // or else
+  std::array<std::string_view, 3> patterns{};  // one after the other, up to the first empty one
   bool normalizes_nfc = false;
   bool ignores_merges = false;
   bool adds_beginning_of_text = false;  // where the file does not say

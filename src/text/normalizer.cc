@@ -2,23 +2,11 @@
 
 #include <utility>
 
+#include "core/error.h"
 #include "text/unicode_normalization.h"
 
 namespace octet {
 namespace {
-
-std::string replace_all(std::string_view text, std::string_view what, std::string_view with) {
-  std::string result;
-  result.reserve(text.size());
-  std::size_t begin = 0;
-  for (;;) {
-    const std::size_t found = what.empty() ? std::string_view::npos : text.find(what, begin);
-    result += text.substr(begin, found - begin);
-    if (found == std::string_view::npos) return result;
-    result += with;
-    begin = found + what.size();
-  }
-}
 
 std::string prepended(std::string_view sign, std::string_view text) {
   std::string result(sign);
@@ -39,10 +27,24 @@ std::string add_metaspaces(std::string_view text, const NormalizerStep& step, bo
 
 }  // namespace
 
+std::string replace_all(std::string_view text, std::string_view what, std::string_view with) {
+  std::string result;
+  result.reserve(text.size());
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t found = what.empty() ? std::string_view::npos : text.find(what, begin);
+    result += text.substr(begin, found - begin);
+    if (found == std::string_view::npos) return result;
+    result += with;
+    begin = found + what.size();
+  }
+}
+
 Normalizer::Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
 
 std::string_view Normalizer::apply(std::string_view text, bool begins_text,
                                    std::string& buffer) const {
+  const std::size_t longest = text.size();
   for (const NormalizerStep& step : steps_) {
     switch (step.kind) {
       case NormalizerStep::Kind::nfc:
@@ -61,6 +63,10 @@ std::string_view Normalizer::apply(std::string_view text, bool begins_text,
         break;
     }
     text = buffer;
+    if (text.size() / 64 > longest) {
+      throw_bad_input("The tokenizer's normalizer makes a text of {} bytes {} bytes long.", longest,
+                      text.size());
+    }
   }
   return text;
 }

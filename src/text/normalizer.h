@@ -23,13 +23,17 @@ struct NormalizerStep {
   Prepend scheme = Prepend::never;  // first: only before what begins the whole text
 };
 
+// Each `what` (not empty) in the text by `with`.
+std::string replace_all(std::string_view text, std::string_view what, std::string_view with);
+
 class Normalizer {
  public:
   Normalizer() = default;
   explicit Normalizer(std::vector<NormalizerStep> steps);
 
   // `text` (valid UTF-8) normalised; `buffer` holds the result where it differs from the text.
-  // `begins_text`: nothing stands before it, not even a special token. Linear time.
+  // `begins_text`: nothing stands before it, not even a special token. Linear time;
+  // throws Error{bad_input} where the text grows more than 64 times longer.
   std::string_view apply(std::string_view text, bool begins_text, std::string& buffer) const;
 
  private:

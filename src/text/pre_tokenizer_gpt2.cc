@@ -67,4 +67,20 @@ std::size_t smollm_piece_end(std::string_view text, std::size_t begin) {
   return piece_end(character_between_digits, text, begin);
 }
 
+std::size_t single_digit_piece_end(std::string_view text, std::size_t begin) {
+  const Character first = character_at(text, begin);
+  return is_digit(first.code_point) ? begin + first.bytes : digits_piece_end(text, begin);
+}
+
+std::size_t digits_piece_end(std::string_view text, std::size_t begin) {
+  const bool digits = is_digit(character_at(text, begin).code_point);
+  std::size_t end = begin;
+  while (end < text.size()) {
+    const Character character = character_at(text, end);
+    if (is_digit(character.code_point) != digits) break;
+    end += character.bytes;
+  }
+  return end;
+}
+
 }  // namespace octet

@@ -93,12 +93,20 @@ TEST(PreTokenizer, NormalizesForQwen2Only) {
   EXPECT_FALSE(find_gguf_pre_tokenizer("default", "m.gguf").normalizes_nfc);
 }
 
+// No matcher of its own: three patterns one after the other, run by PCRE2.
+TEST(PreTokenizer, SplitsAsDeepSeekV3) {
+  EXPECT_EQ(pieces("deepseek-v3", "Hello world 12345 你好!abc\n\n x"),
+            (Pieces{"Hello", " world", " ", "123", "45", " ", "你好", "!abc", "\n\n", " x"}));
+}
+
 TEST(PreTokenizer, RefusesUnknownNamesByName) {
   const std::string message =
       error_message(ErrorKind::unsupported, [] { find_gguf_pre_tokenizer("no-such", "m.gguf"); });
-  EXPECT_EQ(message,
-            "m.gguf: tokenizer.ggml.pre is 'no-such', but octet splits text as one of 'gpt-2', "
-            "'default', 'smollm', 'qwen2' only");
+  EXPECT_EQ(
+      message,
+      "m.gguf: tokenizer.ggml.pre is 'no-such', but octet splits text as one of 'gpt-2', "
+      "'default', 'mpt', 'smollm', 'starcoder', 'refact', 'command-r', 'llama-bpe', 'llama3', "
+      "'qwen2', 'qwen35', 'gpt-4o', 'kimi-k2', 'deepseek-v3' only");
 }
 
 }  // namespace

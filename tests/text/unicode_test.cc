@@ -13,11 +13,17 @@ bool is_surrogate(char32_t c) { return c >= 0xD800 && c < 0xE000; }
 // How many of all code points `tokenizers` 0.23.3 matches as \p{L}, \p{N} and \s, and how many more
 // its digit splitter takes for numbers.
 TEST(CharacterClass, HasAsManyMembersAsInTheTokenizersPackage) {
-  std::array<int, 5> members{};
+  std::array<int, 10> members{};
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (!is_surrogate(c)) ++members[static_cast<std::size_t>(character_class(c))];
   }
-  EXPECT_EQ(members[static_cast<std::size_t>(CharacterClass::letter)], 141028);
+  int letters = 0;
+  for (const CharacterClass kind :
+       {CharacterClass::uppercase, CharacterClass::lowercase, CharacterClass::titlecase,
+        CharacterClass::modifier_letter, CharacterClass::other_letter}) {
+    letters += members[static_cast<std::size_t>(kind)];
+  }
+  EXPECT_EQ(letters, 141028);
   EXPECT_EQ(members[static_cast<std::size_t>(CharacterClass::number)], 1911);
   EXPECT_EQ(members[static_cast<std::size_t>(CharacterClass::newer_number)], 13);
   EXPECT_EQ(members[static_cast<std::size_t>(CharacterClass::whitespace)], 25);
@@ -26,7 +32,7 @@ TEST(CharacterClass, HasAsManyMembersAsInTheTokenizersPackage) {
 TEST(CharacterClass, KnowsCharactersOfEachClass) {
   for (const char32_t c :
        {U'a', U'Z', U'ª', U'ß', U'ʰ', U'א', U'ไ', U'日', U'한', U'𝒜', U'\U000323AF'}) {
-    EXPECT_EQ(character_class(c), CharacterClass::letter) << std::uint32_t{c};
+    EXPECT_TRUE(is_letter(character_class(c))) << std::uint32_t{c};
   }
   for (const char32_t c : {U'0', U'9', U'²', U'½', U'Ⅷ', U'٣', U'२', U'①', U'𝟘', U'〇'}) {
     EXPECT_EQ(character_class(c), CharacterClass::number) << std::uint32_t{c};
@@ -34,11 +40,31 @@ TEST(CharacterClass, KnowsCharactersOfEachClass) {
   for (const char32_t c : {U'\t', U'\v', U' ', U'\u0085', U'\u00A0', U'\u2028', U'\u3000'}) {
     EXPECT_EQ(character_class(c), CharacterClass::whitespace) << std::uint32_t{c};
   }
-  for (const char32_t c :
-       {U'\0', U'\x1C', U'_', U'\u0301', U'\u180E', U'\u200B', U'\uFEFF', U'😀'}) {
+  for (const char32_t c : {U'\0', U'\x1C', U'_', U'\u180E', U'\u200B', U'\uFEFF', U'😀'}) {
     EXPECT_EQ(character_class(c), CharacterClass::other) << std::uint32_t{c};
   }
   EXPECT_EQ(character_class(U'\U00011DE0'), CharacterClass::newer_number);
+  EXPECT_EQ(character_class(U'A'), CharacterClass::uppercase);
+  EXPECT_EQ(character_class(U'ß'), CharacterClass::lowercase);
+  EXPECT_EQ(character_class(U'ǅ'), CharacterClass::titlecase);
+  EXPECT_EQ(character_class(U'ʰ'), CharacterClass::modifier_letter);
+  EXPECT_EQ(character_class(U'日'), CharacterClass::other_letter);
+  EXPECT_EQ(character_class(U'\u0301'), CharacterClass::mark);
+}
+
+TEST(CharacterClass, KnowsHanAndWords) {
+  for (const char32_t c : {U'日', U'〇', U'々', U'⺀', U'\U000323AF'}) {
+    EXPECT_TRUE(is_han(c)) << std::uint32_t{c};
+  }
+  for (const char32_t c : {U'a', U'の', U'カ', U'한', U'。'}) {
+    EXPECT_FALSE(is_han(c)) << std::uint32_t{c};
+  }
+  for (const char32_t c : {U'a', U'_', U'é', U'日', U'7', U'\u0301', U'\u200D'}) {
+    EXPECT_TRUE(is_word_character(c)) << std::uint32_t{c};
+  }
+  for (const char32_t c : {U' ', U'-', U'½', U'。', U'😀'}) {
+    EXPECT_FALSE(is_word_character(c)) << std::uint32_t{c};
+  }
 }
 
 TEST(Utf8, EncodesAndDecodesEveryCodePoint) {
