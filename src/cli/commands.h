@@ -10,6 +10,7 @@ namespace octet {
 using CommandAction = std::function<void()>;
 
 void add_generate(CLI::App& program, CommandAction* run);
+void add_chat(CLI::App& program, CommandAction* run);
 void add_inspect(CLI::App& program, CommandAction* run);
 void add_tokenize(CLI::App& program, CommandAction* run);
 void add_eval(CLI::App& program, CommandAction* run);

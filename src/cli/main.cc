@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
                            "Print version and build, then exit");
   octet::CommandAction run;
   octet::add_generate(program, &run);
+  octet::add_chat(program, &run);
   octet::add_inspect(program, &run);
   octet::add_tokenize(program, &run);
   octet::add_eval(program, &run);

@@ -1,0 +1,285 @@
+// octet chat: a conversation in a terminal, or over a pipe.
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/chat_session.h"
+#include "cli/commands.h"
+#include "cli/input_lines.h"
+#include "cli/options.h"
+#include "core/error.h"
+#include "core/printable.h"
+
+namespace octet {
+namespace {
+
+constexpr std::size_t most_turn_bytes = std::size_t{1} << 24;
+
+struct ChatFlags {
+  std::string model;
+  std::optional<std::string> system;
+  std::int64_t max_model_len = 0;
+  SamplingParams sampling;
+  CacheFlags cache;
+  MachineFlags machine;
+};
+
+constexpr const char* help_text =
+    "/help           this list\n"
+    "/clear          forget the conversation\n"
+    "/system TEXT    set the system turn (none without a text), and forget the "
+    "conversation\n"
+    "/save FILE      write the conversation to a new file, as JSON\n"
+    "/exit           end (as Ctrl-D does)\n"
+    "A line that ends in \\ goes on in the next; \"\"\" alone in a line begins "
+    "and ends a longer text;\n"
+    "// begins a text with a slash. Ctrl-C stops an answer; twice in a row at "
+    "the prompt it ends.\n";
+
+// A model's text for a terminal: what would steer it (all controls but newline
+// and tab) is written as \xNN.
+std::string for_terminal(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    result += single_line(text.substr(0, end));
+    if (end < text.size()) result += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return result;
+}
+
+class Chat {
+ public:
+  explicit Chat(ChatSession& session)
+      : session_(session),
+        reads_terminal_(isatty(STDIN_FILENO) != 0),
+        writes_terminal_(isatty(STDOUT_FILENO) != 0) {}
+
+  void run() {
+    if (reads_terminal_) note("/help lists the commands, Ctrl-D ends");
+    std::string text;
+    while (read_turn(&text)) {
+      if (text.empty()) continue;
+      if (text[0] == '/' && text.substr(0, 2) != "//" && !quoted_) {
+        if (!obey(text)) return;
+      } else {
+        answer(text[0] == '/' && !quoted_ ? text.substr(1) : text);
+      }
+      if (!std::cout) throw_error(ErrorKind::device, "standard output could not be written");
+    }
+  }
+
+ private:
+  void note(std::string_view text) const {
+    std::fprintf(stderr, "%s\n", single_line(text).c_str());
+  }
+
+  // One turn of one or several lines; false at the end.
+  bool read_turn(std::string* turn) {
+    turn->clear();
+    quoted_ = false;
+    bool in_quotes = false;
+    bool interrupted_before = false;
+    for (bool first = true;;) {
+      if (reads_terminal_) std::cout << (first ? "> " : "... ") << std::flush;
+      std::string line;
+      switch (lines_.next(&line, most_turn_bytes)) {
+        case InputLines::Result::end:
+          if (reads_terminal_) std::cout << '\n';
+          return !turn->empty();
+        case InputLines::Result::interrupted:
+          std::cout << '\n';
+          if (interrupted_before) return false;
+          interrupted_before = true;
+          note("Ctrl-C again, or Ctrl-D, ends");
+          turn->clear();
+          quoted_ = in_quotes = false;
+          first = true;
+          continue;
+        case InputLines::Result::line:
+          break;
+      }
+      interrupted_before = false;
+      first = false;
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line == "\"\"\"") {
+        if (in_quotes) return finish(turn);
+        quoted_ = in_quotes = true;
+        continue;
+      }
+      const bool continues = !in_quotes && !line.empty() && line.back() == '\\';
+      if (continues) line.pop_back();
+      *turn += line;
+      if (turn->size() > most_turn_bytes) {
+        throw_bad_input("standard input: a turn is longer than {} bytes", most_turn_bytes);
+      }
+      if (!in_quotes && !continues) return finish(turn);
+      *turn += '\n';
+    }
+  }
+
+  bool finish(std::string* turn) const {
+    if (quoted_ && !turn->empty() && turn->back() == '\n') turn->pop_back();
+    return true;
+  }
+
+  // False where the command ends the conversation.
+  bool obey(const std::string& line) {
+    const std::size_t space = std::min(line.find(' '), line.size());
+    const std::string command = line.substr(0, space);
+    const std::string argument = line.substr(std::min(space + 1, line.size()));
+    if (command == "/exit" || command == "/quit") return false;
+    if (command == "/help") {
+      std::fputs(help_text, stderr);
+    } else if (command == "/clear") {
+      session_.clear();
+      note("the conversation is forgotten");
+    } else if (command == "/system") {
+      if (!is_text(argument)) return true;
+      session_.set_system(argument.empty() ? std::nullopt : std::optional(argument));
+      note(argument.empty() ? "no system turn; the conversation is forgotten"
+                            : "the system turn is set; the conversation is forgotten");
+    } else if (command == "/save") {
+      save(argument);
+    } else {
+      note(fmt::format("{} is no command; /help lists them", printable(command)));
+    }
+    return true;
+  }
+
+  bool is_text(const std::string& text) const {
+    try {
+      require_utf8("the text", text);
+      return true;
+    } catch (const Error& error) {
+      note(error.what());
+      return false;
+    }
+  }
+
+  void save(const std::string& path) const {
+    if (path.empty()) return note("/save needs the name of a file");
+    // "x": a file that is there is not overwritten.
+    std::FILE* file = std::fopen(path.c_str(), "wx");
+    bool written = file != nullptr;
+    if (file != nullptr) {
+      const std::string text = session_.as_json() + "\n";
+      written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+      written = std::fclose(file) == 0 && written;
+    }
+    note(written
+             ? fmt::format("saved to {}", printable(path))
+             : fmt::format("{} could not be written: {}", printable(path), std::strerror(errno)));
+  }
+
+  void answer(const std::string& text) {
+    if (!is_text(text)) return;
+    InterruptCounter::take();
+    const auto show = [this](std::string_view part) {
+      std::cout << (writes_terminal_ ? for_terminal(part) : std::string(part)) << std::flush;
+    };
+    const auto stops = [] { return InterruptCounter::take(); };
+    try {
+      const ChatSession::Answer result = session_.ask(text, show, stops);
+      std::cout << std::endl;
+      report(result);
+    } catch (const Error& error) {
+      // What is wrong with this turn alone does not end the conversation.
+      if (error.kind() != ErrorKind::bad_input) throw;
+      note(error.what());
+    }
+  }
+
+  void report(const ChatSession::Answer& answer) const {
+    if (answer.finished == FinishReason::cancelled) note("stopped");
+    if (answer.finished == FinishReason::length) {
+      note("the answer ends here: --max-tokens or the context is used up");
+    }
+    if (!reads_terminal_) return;
+    note(
+        fmt::format("[{} tokens, {} of them read before; answer {} tokens in "
+                    "{:.1f} s; context {}]",
+                    answer.prompt_tokens, answer.reused_tokens, answer.tokens, answer.seconds,
+                    session_.engine().core().max_model_len()));
+  }
+
+  ChatSession& session_;
+  InputLines lines_;
+  bool reads_terminal_;
+  bool writes_terminal_;
+  bool quoted_ = false;  // the turn was given between """
+};
+
+void run_chat(const ChatFlags& flags) {
+  flags.sampling.validate();
+  if (flags.system) require_utf8("--system", *flags.system);
+  check_kv_policy_options(flags.cache.policy);
+  EngineOptions options;
+  flags.machine.apply_to(&options);
+  options.cache = flags.cache.policy;
+  options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
+  options.max_model_len = flags.max_model_len;
+  options.limits.max_sequences = 1;
+
+  LoadedModel loaded = open_model(flags.model);
+  ChatTemplate chat_template = read_chat_template(loaded);
+  load_weights(&loaded, flags.max_model_len > 0 ? flags.max_model_len
+                                                : std::numeric_limits<std::int64_t>::max());
+  ChatSession session(loaded, std::move(chat_template), options, flags.sampling);
+  session.set_system(flags.system);
+  const InterruptCounter interrupts;
+  Chat(session).run();
+}
+
+}  // namespace
+
+void add_chat(CLI::App& program, CommandAction* run) {
+  CLI::App* command = program.add_subcommand("chat", "Talk with a model in the terminal");
+  const auto flags = std::make_shared<ChatFlags>();
+  flags->sampling.max_tokens = 1024;
+  add_model_flag(*command, &flags->model);
+  command->add_option("--system", flags->system, "System turn");
+  add_number(*command, "--max-model-len", &flags->max_model_len,
+             "Longest conversation (default: the model's context)")
+      ->check(at_least_one);
+  const std::string group = "Sampling";
+  SamplingParams& sampling = flags->sampling;
+  add_number(*command, "--max-tokens", &sampling.max_tokens, "Most tokens of an answer")
+      ->default_str("1024")
+      ->check(at_least_one)
+      ->group(group);
+  add_number(*command, "--temperature", &sampling.temperature, "0: always the most likely token")
+      ->default_str("0")
+      ->group(group);
+  add_number(*command, "--top-k", &sampling.top_k, "Keep the K most likely tokens (0: all)")
+      ->default_str("0")
+      ->group(group);
+  add_number(*command, "--top-p", &sampling.top_p,
+             "Keep the most likely tokens that reach probability P")
+      ->default_str("1")
+      ->group(group);
+  add_number(*command, "--min-p", &sampling.min_p,
+             "Keep tokens at least P times as likely as the best")
+      ->default_str("0")
+      ->group(group);
+  add_number(*command, "--seed", &sampling.seed, "Seed of the draws (default: a new one each time)")
+      ->group(group);
+  flags->cache.add_to(*command);
+  flags->machine.add_to(*command);
+  command->callback([flags, run] { *run = [flags] { run_chat(*flags); }; });
+}
+
+}  // namespace octet
