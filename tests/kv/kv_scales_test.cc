@@ -82,7 +82,9 @@ TEST(KvScaleNames, EveryFamilyLoadsAScaleForEachLayer) {
       EXPECT_EQ(fitted.key, (std::vector<float>{number, number})) << family.key;
       EXPECT_EQ(fitted.value[0], both ? number : 10 * number) << family.key;
       EXPECT_EQ(fitted.query.empty(), family.query[0] == 0) << family.key;
-      if (!fitted.query.empty()) EXPECT_EQ(fitted.query[1], 100 * number);
+      if (!fitted.query.empty()) {
+        EXPECT_EQ(fitted.query[1], 100 * number);
+      }
       EXPECT_FALSE(fitted.key_per_head);
     }
   }

@@ -177,7 +177,9 @@ TEST(Protocol, LimitsOfTheBody) {
   EXPECT_LT(sent, 200) << "chunks of 64 KB were taken past the limit of 1 MB";
   // The refusal is there to read, unless the client's own flood reset the connection first.
   const std::string response = client.read_all();
-  if (!response.empty()) EXPECT_EQ(status_of(response), 413);
+  if (!response.empty()) {
+    EXPECT_EQ(status_of(response), 413);
+  }
   // One chunk that says it is too long needs no reading.
   EXPECT_EQ(status_of(running.ask(start + "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n")), 413);
   // A chunk's line without an end.
