@@ -11,7 +11,7 @@ namespace octet {
 namespace {
 
 std::string name_of_template(const LoadedModel& loaded) {
-  return loaded.file->path() + ": tokenizer.chat_template";
+  return loaded.chat_template ? loaded.chat_template->file : loaded.checkpoint.path();
 }
 
 // The template's own errors know nothing of the file.
@@ -27,11 +27,12 @@ auto naming(const std::string& name, Action action) {
 }  // namespace
 
 ChatTemplate read_chat_template(const LoadedModel& loaded) {
-  const auto source = loaded.file->find_string("tokenizer.chat_template");
-  if (!source) {
-    throw_bad_input("{} holds no chat template (tokenizer.chat_template)", loaded.file->path());
+  if (!loaded.chat_template) {
+    throw_bad_input("{} holds no chat template (tokenizer.chat_template)",
+                    loaded.checkpoint.path());
   }
-  return naming(name_of_template(loaded), [&] { return ChatTemplate::parse(*source); });
+  return naming(name_of_template(loaded),
+                [&] { return ChatTemplate::parse(loaded.chat_template->text); });
 }
 
 ChatSession::ChatSession(const LoadedModel& loaded, ChatTemplate chat_template,

@@ -65,10 +65,9 @@ std::string read_prompt(const GenerateFlags& flags) {
 // The pieces that the template wrote may hold special tokens; what the user wrote stays text.
 std::vector<TokenId> encode_chat(const LoadedModel& loaded, const GenerateFlags& flags,
                                  const std::string& prompt) {
-  const auto source = loaded.file->find_string("tokenizer.chat_template");
-  if (!source) {
+  if (!loaded.chat_template) {
     throw_bad_input("--chat: {} holds no chat template (tokenizer.chat_template)",
-                    loaded.file->path());
+                    loaded.checkpoint.path());
   }
   const Tokenizer& tokenizer = *loaded.tokenizer;
   const auto text_of = [&](std::optional<TokenId> token) {
@@ -86,10 +85,9 @@ std::vector<TokenId> encode_chat(const LoadedModel& loaded, const GenerateFlags&
 
   std::vector<PromptPiece> pieces;
   try {
-    pieces = ChatTemplate::parse(*source).render(input);
+    pieces = ChatTemplate::parse(loaded.chat_template->text).render(input);
   } catch (const Error& error) {
-    throw Error(error.kind(),
-                fmt::format("{}: tokenizer.chat_template: {}", loaded.file->path(), error.what()));
+    throw Error(error.kind(), fmt::format("{}: {}", loaded.chat_template->file, error.what()));
   }
   return tokenizer.encode(pieces);
 }

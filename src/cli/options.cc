@@ -12,6 +12,7 @@
 #include "core/cuda/device.h"
 #include "core/error.h"
 #include "engine/key_means.h"
+#include "text/tokenizer_json.h"
 #include "text/unicode.h"
 
 namespace octet {
@@ -115,7 +116,8 @@ void MachineFlags::apply_to(EngineOptions* options) const {
 }
 
 void add_model_flag(CLI::App& command, std::string* path) {
-  command.add_option("-m,--model", *path, "Model file (GGUF)")->required();
+  command.add_option("-m,--model", *path, "Model: a GGUF file, or a Hugging Face folder")
+      ->required();
 }
 
 namespace {
@@ -129,8 +131,17 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 LoadedModel open_model(const std::string& path) {
   const auto start = std::chrono::steady_clock::now();
   LoadedModel loaded;
-  loaded.file = GgufFile::open(path);
-  loaded.tokenizer = Tokenizer::from_gguf(*loaded.file);
+  loaded.checkpoint = Checkpoint::open(path);
+  if (const auto& file = loaded.checkpoint.gguf) {
+    loaded.tokenizer = Tokenizer::from_gguf(*file);
+    if (const auto text = file->find_string("tokenizer.chat_template")) {
+      loaded.chat_template = {file->path() + ": tokenizer.chat_template", std::string(*text)};
+    }
+  } else {
+    const ModelFolder& folder = *loaded.checkpoint.folder;
+    loaded.tokenizer = tokenizer_from_folder(folder);
+    loaded.chat_template = find_chat_template(folder.chat_template(), folder.tokenizer_config());
+  }
   loaded.load_seconds = seconds_since(start);
   return loaded;
 }
@@ -139,16 +150,16 @@ void load_weights(LoadedModel* loaded, std::int64_t positions) {
   const auto start = std::chrono::steady_clock::now();
   // Key means are taken over a text of their own, however short the user's is.
   loaded->model = load_model(
-      loaded->file,
+      loaded->checkpoint,
       positions > 0 ? std::max<std::int64_t>(positions, key_mean_piece_tokens) : positions);
   const std::int64_t rows = loaded->model->config().vocabulary_size;
   const std::int64_t tokens = loaded->tokenizer->vocabulary_size();
   // More rows than tokens are padding; fewer would leave tokens that the model cannot read.
   if (rows < tokens) {
-    throw_bad_input(
-        "{}: token_embd.weight has {} rows, expected one for each of the {} tokens of "
-        "tokenizer.ggml.tokens",
-        loaded->file->path(), rows, tokens);
+    throw_bad_input("{}: {} has {} rows, expected one for each of the {} tokens of {}",
+                    loaded->checkpoint.path(),
+                    loaded->checkpoint.gguf ? "token_embd.weight" : "the embedding", rows, tokens,
+                    loaded->checkpoint.gguf ? "tokenizer.ggml.tokens" : "tokenizer.json");
   }
   loaded->load_seconds += seconds_since(start);
 }

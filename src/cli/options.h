@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "engine/engine.h"
-#include "files/gguf.h"
+#include "models/checkpoint.h"
 #include "models/model.h"
 #include "text/tokenizer.h"
 
@@ -85,12 +85,13 @@ struct MachineFlags {
 void add_model_flag(CLI::App& command, std::string* path);
 
 struct LoadedModel {
-  std::shared_ptr<const GgufFile> file;
+  Checkpoint checkpoint;
+  std::optional<FolderText> chat_template;  // `file` is what errors call it
   std::shared_ptr<Model> model;
   std::shared_ptr<const Tokenizer> tokenizer;
   double load_seconds = 0;
 };
-// Opens the file and its tokenizer; `model` is still missing.
+// Opens a GGUF file or a Hugging Face folder, and its tokenizer; `model` is still missing.
 LoadedModel open_model(const std::string& path);
 // Adds the model, with tables for `positions` positions or for its whole context, whichever is
 // less: a file may claim a context of any length.

@@ -133,7 +133,7 @@ ServedModelFacts facts_of(const EngineCore& core, const std::string& name, bool 
 void log_start(const LoadedModel& loaded, const EngineCore& core, const ServedModelFacts& facts) {
   const ModelConfig& config = loaded.model->config();
   log_info(fmt::format("model {} ({}, {} layers, {} KV heads of {}), read in {:.1f} s",
-                       printable(loaded.file->path()), config.family, config.layers,
+                       printable(loaded.checkpoint.path()), config.family, config.layers,
                        config.kv_heads, config.head_dim, loaded.load_seconds));
   log_info(fmt::format("device cpu, {} threads, {} kernels", core.context().pool->size(),
                        name_of(core.context().instruction_set)));
@@ -154,8 +154,8 @@ void run_serve(const ServeFlags& flags) {
   LoadedModel loaded = open_model(flags.model);
   load_weights(&loaded, flags.max_model_len);
   std::optional<std::string> chat_template;
-  if (const auto source = loaded.file->find_string("tokenizer.chat_template")) {
-    chat_template = *source;
+  if (loaded.chat_template) {
+    chat_template = loaded.chat_template->text;
   } else {
     log_warning("the model has no chat template: /v1/chat/completions will refuse");
   }

@@ -1,0 +1,103 @@
+// Hugging Face folders from the command line.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "support/run_program.h"
+#include "support/test_models.h"
+
+namespace octet {
+namespace {
+
+// The small random llama with a tokenizer beside it: the letters are tokens 3 to 28, a space is 29.
+class FolderCliTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("octet_folder_test_" + std::to_string(getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::copy(data_path("models/folders/llama_bf16"), folder_);
+    Json tokenizer = {
+        {"model",
+         {{"type", "BPE"}, {"vocab", {{"?", 0}, {"\u0120", 29}}}, {"merges", Json::array()}}},
+        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+        {"decoder", {{"type", "ByteLevel"}}},
+        {"added_tokens", Json::array()}};
+    for (char letter = 'a'; letter <= 'z'; ++letter) {
+      tokenizer["model"]["vocab"][std::string(1, letter)] = letter - 'a' + 3;
+    }
+    for (const auto& [text, id] : {std::pair("<s>", 1), std::pair("</s>", 2)}) {
+      tokenizer["added_tokens"].push_back({{"id", id},
+                                           {"content", text},
+                                           {"special", true},
+                                           {"single_word", false},
+                                           {"lstrip", false},
+                                           {"rstrip", false},
+                                           {"normalized", false}});
+    }
+    write("tokenizer.json", tokenizer);
+    write("tokenizer_config.json",
+          {{"bos_token", "<s>"},
+           {"eos_token", "</s>"},
+           {"chat_template", "<s>{% for m in messages %}{{ m.content }} {% endfor %}"}});
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void write(const std::string& name, const Json& value) const {
+    std::ofstream(folder_ / name) << dump_json(value);
+  }
+
+  Json generate(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"generate",     "--model", folder_.string(), "--json",
+                                          "--max-tokens", "3",       "--ignore-eos"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_octet(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return parse_json(result.out, "the report");
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(FolderCliTest, GenerateAnswersAsTheModelDoes) {
+  const Json report =
+      generate({"--prompt", "hi there", "--kv-cache-dtype", "float32", "--dtype", "float32"});
+  const auto prompt = report["prompt_token_ids"].get<std::vector<TokenId>>();
+  EXPECT_EQ(prompt, (std::vector<TokenId>{10, 11, 29, 22, 10, 7, 20, 7}));
+
+  const std::shared_ptr<Model> model = load_model(Checkpoint::open(folder_.string()));
+  const std::vector<float> logits = all_logits(model, prompt, TestOptions{});
+  // Rows of the embedding past the tokenizer's 30 tokens are never chosen.
+  const auto last = logits.end() - model->config().vocabulary_size;
+  EXPECT_EQ(report["token_ids"][0].get<TokenId>(), std::max_element(last, last + 30) - last);
+}
+
+TEST_F(FolderCliTest, TheFoldersTemplateWritesTheChat) {
+  const Json report = generate({"--chat", "--prompt", "hi"});
+  EXPECT_EQ(report["prompt_token_ids"].get<std::vector<TokenId>>(),
+            (std::vector<TokenId>{1, 10, 11, 29}));
+}
+
+TEST_F(FolderCliTest, AFolderWithoutATokenizerIsRefused) {
+  std::filesystem::remove(folder_ / "tokenizer.json");
+  const ProgramResult result =
+      run_octet({"generate", "--model", folder_.string(), "--prompt", "hi"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("tokenizer.json"), std::string::npos) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
+TEST_F(FolderCliTest, MoreTokensThanTheEmbeddingHasRowsAreRefused) {
+  Json tokenizer = parse_json(read_file((folder_ / "tokenizer.json").string()), "tokenizer.json");
+  for (int id = 30; id < 70; ++id) tokenizer["model"]["vocab"]["q" + std::to_string(id)] = id;
+  write("tokenizer.json", tokenizer);
+  const ProgramResult result =
+      run_octet({"generate", "--model", folder_.string(), "--prompt", "hi"});
+  EXPECT_EQ(result.status, 2);
+  EXPECT_NE(result.err.find("the embedding has 64 rows"), std::string::npos) << result.err;
+}
+
+}  // namespace
+}  // namespace octet
