@@ -10,6 +10,7 @@ Python's standard library alone.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -122,7 +123,8 @@ PAGE = """# What an 8-bit cache costs
 
 Made by `make accuracy` (tools/accuracy.py), from `octet eval kl`: the mean KL divergence, in nats, of
 the model's predictions to those with a float32 cache, teacher-forced, float32 arithmetic, so that only
-the cache differs. The share of positions whose most likely token stays the same is in brackets.
+the cache differs. The share of positions whose most likely token stays the same is in brackets. The
+newest figure here is of {date}, on this build: {version}.
 
 ## Every policy, {tokens} tokens
 
@@ -160,7 +162,12 @@ def main():
     short = short_table(options)
     options.no_run = options.part not in ("long", "all")
     long = long_table(options)
-    options.output.write_text(PAGE.format(tokens=SHORT_TOKENS, short=short, long=long), "utf-8")
+    newest = max((path.stat().st_mtime for path in options.results.glob("*.json")), default=0)
+    version = subprocess.run([options.octet, "--version"], stdout=subprocess.PIPE, check=True)
+    options.output.write_text(
+        PAGE.format(tokens=SHORT_TOKENS, short=short, long=long,
+                    date=datetime.date.fromtimestamp(newest).isoformat(),
+                    version=", ".join(version.stdout.decode().split("\n")).strip(", ")), "utf-8")
     print(f"accuracy: wrote {options.output}", file=sys.stderr)
 
 
