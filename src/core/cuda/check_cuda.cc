@@ -10,4 +10,12 @@ void check_cuda(cudaError_t status, const char* call) {
   throw_error(kind, "{} failed: {}", call, cudaGetErrorString(status));
 }
 
+void check_internal(bool holds, const char* otherwise) {
+  if (!holds) throw_error(ErrorKind::internal, "{}", otherwise);
+}
+
+void check_supported(bool holds, const char* otherwise) {
+  if (!holds) throw_error(ErrorKind::unsupported, "{}", otherwise);
+}
+
 }  // namespace octet
