@@ -14,6 +14,14 @@ __device__ __forceinline__ bool is_nan_bits(std::uint32_t bits) {
   return (bits & 0x7FFFFFFFu) > 0x7F800000u;
 }
 
+// A NaN comes out as it went in: the GPU's arithmetic would make it one of its own.
+__device__ __forceinline__ float difference(float a, float b) {
+  return is_nan_bits(__float_as_uint(a)) ? a : __fsub_rn(a, b);
+}
+__device__ __forceinline__ float quotient(float a, float b) {
+  return is_nan_bits(__float_as_uint(a)) ? a : __fdiv_rn(a, b);
+}
+
 __device__ __forceinline__ std::uint32_t bfloat16_bits(float value) {
   const std::uint32_t bits = __float_as_uint(value);
   if (is_nan_bits(bits)) return (bits >> 16) | 0x40u;

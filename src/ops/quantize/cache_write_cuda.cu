@@ -156,7 +156,7 @@ struct Head {
 #pragma unroll
     for (int i = 0; i < 2 * steps; ++i) {
       const int e = element(i / 2) + i % 2;
-      if (e < head_dim) at[i] = __fsub_rn(at[i], mean[e]);
+      if (e < head_dim) at[i] = difference(at[i], mean[e]);
     }
   }
 
@@ -264,7 +264,7 @@ __device__ void write_side(const Side& side, const Head<steps>& head, int head_d
           break;
         }
         case KvDtype::fp8: {
-          const float scaled = __fdiv_rn(x, scale);
+          const float scaled = quotient(x, scale);
           lost.saturated += fabsf(scaled) > 448.0f ? 1 : 0;
           lost.subnormal += fabsf(scaled) < 0x1p-6f && x != 0.0f ? 1 : 0;
           codes[k] = e4m3_code(scaled);
