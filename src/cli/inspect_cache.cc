@@ -1,6 +1,12 @@
 #include "cli/inspect_cache.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/printable.h"
 
 namespace octet {
 
@@ -27,6 +33,33 @@ std::string describe_layer(const KvPolicy& policy, const KvLayerGeometry& geomet
   if (has_mean(policy, layer)) text += ", key means";
   if (geometry.window > 0) text += fmt::format(", window {}", geometry.window);
   return text;
+}
+
+// Why the layer's formats are these, and where its scales and means come from.
+std::string origin_of_layer(const KvPolicy& policy, std::size_t layer, bool skipped) {
+  if (skipped) return "--kv-cache-dtype-skip-layers names them";
+  const KvLayerPolicy& own = policy.layers[layer];
+  std::string text = policy.reason;
+  if (is_static(own.key.scales) || is_static(own.value.scales)) {
+    text += fmt::format("; scales of {}", printable(policy.scales_source));
+  }
+  if (!policy.constants[layer].key_mean.empty()) {
+    text += fmt::format("; key means of {}", policy.key_mean_name);
+  }
+  return text;
+}
+
+// "0 to 4, 6": `layers` ascend.
+std::string ranges_of(const std::vector<std::size_t>& layers) {
+  std::vector<std::string> ranges;
+  for (std::size_t first = 0; first < layers.size();) {
+    std::size_t last = first;
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
+    ranges.push_back(first == last ? std::to_string(layers[first])
+                                   : fmt::format("{} to {}", layers[first], layers[last]));
+    first = last + 1;
+  }
+  return fmt::format("{}", fmt::join(ranges, ", "));
 }
 
 Json side_as_json(const KvSidePolicy& side) {
@@ -63,6 +96,31 @@ std::string cache_layers_as_text(const KvPolicy& policy,
     text += fmt::format("           key means of {}\n", policy.key_mean_name);
   }
   return text;
+}
+
+std::vector<std::string> cache_layer_groups(const KvPolicy& policy,
+                                            const std::vector<KvLayerGeometry>& geometry,
+                                            const std::vector<bool>& skipped) {
+  // In the order of their first layers; a model has a handful.
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> groups;
+  for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
+    std::string described = describe_layer(policy, geometry[layer], layer);
+    if (geometry[layer].kv_heads > 0) {
+      described += fmt::format(" ({})", origin_of_layer(policy, layer, skipped[layer]));
+    }
+    auto found = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& group) { return group.first == described; });
+    if (found == groups.end()) {
+      found = groups.insert(groups.end(), {std::move(described), {}});
+    }
+    found->second.push_back(layer);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [described, layers] : groups) {
+    lines.push_back(
+        fmt::format("layer{} {}: {}", layers.size() == 1 ? "" : "s", ranges_of(layers), described));
+  }
+  return lines;
 }
 
 Json cache_layers_as_json(const KvPolicy& policy, const std::vector<KvLayerGeometry>& geometry) {

@@ -1,4 +1,5 @@
-// The part of `octet inspect` that tells what each layer's cache would be.
+// What each layer's cache is, or would be: told by `octet inspect`, and by `octet serve` in its
+// log.
 #pragma once
 
 #include <string>
@@ -13,6 +14,13 @@ namespace octet {
 // and means come from.
 std::string cache_layers_as_text(const KvPolicy& policy,
                                  const std::vector<KvLayerGeometry>& geometry);
+
+// One line for all layers that are alike, wherever they stand: "layers 0 to 4, 6 to 10: keys fp8
+// (dynamic), values fp8 (dynamic), window 512 (as --kv-cache-dtype says)". `skipped` are those that
+// --kv-cache-dtype-skip-layers names (kv/kv_skip_layers.h), one flag per layer.
+std::vector<std::string> cache_layer_groups(const KvPolicy& policy,
+                                            const std::vector<KvLayerGeometry>& geometry,
+                                            const std::vector<bool>& skipped);
 
 // [{"layer", "window", "key": {"dtype", "scales"}, "value": {...}, "key_mean"}], one per layer.
 Json cache_layers_as_json(const KvPolicy& policy, const std::vector<KvLayerGeometry>& geometry);

@@ -13,10 +13,12 @@
 
 #include "cli/commands.h"
 #include "cli/generation_report.h"
+#include "cli/inspect_cache.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "engine/engine_thread.h"
+#include "kv/kv_skip_layers.h"
 #include "server/log.h"
 #include "server/server.h"
 #include "server/threaded_engine_client.h"
@@ -130,14 +132,21 @@ ServedModelFacts facts_of(const EngineCore& core, const std::string& name, bool 
   return facts;
 }
 
-void log_start(const LoadedModel& loaded, const EngineCore& core, const ServedModelFacts& facts) {
+void log_start(const LoadedModel& loaded, const EngineCore& core, const ServedModelFacts& facts,
+               const std::vector<std::string>& skip_layers) {
   const ModelConfig& config = loaded.model->config();
   log_info(fmt::format("model {} ({}, {} layers, {} KV heads of {}), read in {:.1f} s",
                        printable(loaded.checkpoint.path()), config.family, config.layers,
                        config.kv_heads, config.head_dim, loaded.load_seconds));
-  log_info(fmt::format("device cpu, {} threads, {} kernels", core.context().pool->size(),
-                       name_of(core.context().instruction_set)));
+  log_info(fmt::format("device cpu, {} threads, {} kernels, {} arithmetic",
+                       core.context().pool->size(), name_of(core.context().instruction_set),
+                       core.context().arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32"));
   log_info(fmt::format("KV cache {}: {}", core.policy().dtype_name, core.policy().summary()));
+  const std::vector<KvLayerGeometry> geometry = config.kv_geometry();
+  for (const std::string& group :
+       cache_layer_groups(core.policy(), geometry, skipped_layers(skip_layers, geometry))) {
+    log_info(fmt::format("KV cache of {}", group));
+  }
   log_info(fmt::format(
       "GPU KV cache size: {} tokens, Maximum concurrency for {} tokens per request: {:.2f}x",
       facts.cache_tokens, facts.max_model_len,
@@ -166,7 +175,7 @@ void run_serve(const ServeFlags& flags) {
   options.facts = facts_of(core, options.api.model_names.front(), flags.prefix_caching);
   options.api.limits.max_model_len = core.max_model_len();
   options.api.limits.vocabulary_size = loaded.tokenizer->vocabulary_size();
-  log_start(loaded, core, options.facts);
+  log_start(loaded, core, options.facts, flags.cache.policy.skip_layers);
 
   const ModelText text(loaded.tokenizer, chat_template, core.max_model_len());
   ThreadedEngineClient client(engine);

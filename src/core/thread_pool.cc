@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "core/error.h"
+#include "core/thread_name.h"
 
 namespace octet {
 
@@ -122,6 +123,7 @@ void ThreadPool::run_as_caller(Job& job) {
 }
 
 void ThreadPool::work(int thread) {
+  name_this_thread("octet compute");
   current_pool = this;
   current_thread = thread;
   std::uint32_t seen = 0;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/thread_name.h"
 
 namespace octet {
 
@@ -116,6 +117,7 @@ EngineStats EngineThread::stats() const {
 }
 
 void EngineThread::run() {
+  name_this_thread("octet engine");
   const std::string shutting_down = name_of(AbortReason::shutting_down);
   for (bool more = true; more;) {
     more = wait_for_work();

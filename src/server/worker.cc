@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "core/thread_name.h"
+
 namespace octet {
 
 Worker::Worker(int threads) {
@@ -28,6 +30,7 @@ void Worker::add(std::function<void()> job) {
 }
 
 void Worker::run() {
+  name_this_thread("octet requests");
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "support/context_model.h"
 #include "support/test_models.h"
 
 namespace octet {
@@ -175,6 +176,38 @@ TEST_F(EngineTest, DecodesGoOnWhileAPromptIsRead) {
     EXPECT_EQ(first_tokens, 1);
   }
   EXPECT_EQ(steps_of_prefill, (190 + 31) / 32);
+  run(engine);
+}
+
+// As `octet serve` runs: a prompt of 7,000 tokens is read while another answers, and each of that
+// one's tokens waits for one chunk of the prompt and no more.
+TEST_F(EngineTest, ALongPromptDelaysATokenByOneChunk) {
+  constexpr std::int64_t chunk = 128;
+  const auto model = std::make_shared<ContextModel>(tokenizer_->vocabulary_size());
+  EngineOptions made = options();
+  made.max_model_len = 8192;
+  made.limits = {.max_sequences = 32,
+                 .max_batched_tokens = 512,
+                 .prefill_chunk = 512,
+                 .prefill_beside_decodes = chunk};
+  made.kv_cache_pages = 256;
+  Engine engine(model, tokenizer_, made);
+  const RequestId first = engine.submit(request(1, 5, 100));
+  engine.step();
+  const RequestId second = engine.submit(request(2, 7000, 3));
+  std::int64_t steps = 0;
+  for (bool started = false; !started; ++steps) {
+    ASSERT_LT(steps, 100);
+    const std::int64_t rows_before = model->rows;
+    int tokens = 0;
+    for (const TokenEvent& event : engine.step()) {
+      tokens += event.request == first ? 1 : 0;
+      started = started || event.request == second;
+    }
+    EXPECT_EQ(tokens, 1) << "a step without a token for who waits";
+    EXPECT_LE(model->rows - rows_before, chunk + 1);
+  }
+  EXPECT_EQ(steps, (7000 + chunk - 1) / chunk);
   run(engine);
 }
 

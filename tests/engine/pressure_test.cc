@@ -12,6 +12,7 @@ namespace octet {
 namespace {
 
 constexpr const char* smollm2 = "SmolLM2-135M-Instruct.Q4_1.gguf";
+constexpr const char* gemma3 = "gemma-3-270m.Q4_K_M.gguf";  // windows of 512 in 15 of 18 layers
 
 struct Answer {
   std::vector<TokenId> tokens;
@@ -116,7 +117,8 @@ TEST_P(PressureTest, FortyEightRequestsInThirtyTwoPagesAnswerAsIfAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PressureTest, ::testing::Values(Case{smollm2, 118}),
+INSTANTIATE_TEST_SUITE_P(Models, PressureTest,
+                         ::testing::Values(Case{smollm2, 118}, Case{gemma3, 630}),
                          [](const auto& tested) {
                            return tested.param.file == smollm2 ? "SmolLM2" : "gemma3";
                          });

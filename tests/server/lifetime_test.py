@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from octet_server import OCTET, SMALL, SMOLLM2, OctetServer
+from octet_server import GEMMA3, OCTET, SMALL, SMOLLM2, OctetServer
 
 
 def ask(server, method, path, body=None):
@@ -68,6 +68,22 @@ class Lifetime(unittest.TestCase):
             self.assertIn("int8:fp8 x 3", log)
             self.assertIn("scales dynamic", log)
             self.assertRegex(log, r"KV cache size: \d+ tokens, Maximum concurrency for 512 tokens")
+
+    def test_the_log_says_what_each_layer_is_cached_in_and_why(self):
+        flags = ["--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "sliding_window 5"]
+        with OctetServer(GEMMA3, *flags, "--max-model-len", "256") as server:
+            lines = [line.split("KV cache of ", 1)[1] for line in server.log().splitlines()
+                     if "KV cache of " in line]
+        skipped = "(--kv-cache-dtype-skip-layers names them)"
+        self.assertEqual(lines, [
+            f"layers 0 to 4, 6 to 10, 12 to 16: keys bfloat16, values bfloat16, window 512 {skipped}",
+            f"layer 5: keys bfloat16, values bfloat16 {skipped}",
+            "layers 11, 17: keys fp8 (dynamic), values fp8 (dynamic), key means (as "
+            "--kv-cache-dtype says; key means of 500 built-in tokens)",
+        ])
+        with OctetServer(SMALL) as server:
+            self.assertIn("KV cache of layers 0 to 2: keys bfloat16, values bfloat16 (auto: the "
+                          "checkpoint names no cache format, so bfloat16)", server.log())
 
     def test_aborted_streams_leave_no_page_behind(self):
         with OctetServer(SMALL, "--max-num-seqs", "4") as server:

@@ -11,6 +11,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTET = pathlib.Path(os.environ.get("OCTET_BINARY", ROOT / "build" / "octet"))
 SMOLLM2 = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+GEMMA3 = ROOT / "models" / "gemma-3-270m.Q4_K_M.gguf"
 SMALL = ROOT / "tests" / "data" / "models" / "llama_mixed.gguf"
 START_SECONDS = 120
 

@@ -3,6 +3,7 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/json.h"
@@ -149,7 +150,7 @@ TEST(Protocol, LimitsOfTheHead) {
   EXPECT_EQ(status_of(running.ask(get_text("/health", "A: " + std::string(20'000, 'b') + "\r\n"))),
             431);
   std::string many;
-  for (int i = 0; i < 200; ++i) many += "A" + std::to_string(i) + ": b\r\n";
+  for (int i = 0; i < 200; ++i) many += fmt::format("A{}: b\r\n", i);
   EXPECT_EQ(status_of(running.ask(get_text("/health", many))), 431);
   // A head without an end is refused at its limit, not read on.
   RawClient client(running.port());

@@ -58,6 +58,18 @@ class RawClient {
     return true;
   }
 
+  // Reads what comes next. False where nothing came in time, or the server has closed.
+  bool read_more(std::chrono::milliseconds time = std::chrono::seconds(10)) {
+    pollfd entry{socket_, POLLIN, 0};
+    if (poll(&entry, 1, static_cast<int>(time.count())) <= 0) return false;
+    char buffer[16384];
+    const ssize_t got = recv(socket_, buffer, sizeof(buffer), 0);
+    closed_ = got <= 0;
+    if (got > 0) received_.append(buffer, static_cast<std::size_t>(got));
+    return got > 0;
+  }
+  const std::string& received() const { return received_; }
+
   // Reads until `text` has come, the server closes, or the time is over; everything so far.
   const std::string& read_until(std::string_view text,
                                 std::chrono::milliseconds time = std::chrono::seconds(10)) {
@@ -65,15 +77,7 @@ class RawClient {
     while (received_.find(text) == std::string::npos) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
           deadline - std::chrono::steady_clock::now());
-      pollfd entry{socket_, POLLIN, 0};
-      if (left.count() <= 0 || poll(&entry, 1, static_cast<int>(left.count())) <= 0) break;
-      char buffer[16384];
-      const ssize_t got = recv(socket_, buffer, sizeof(buffer), 0);
-      if (got <= 0) {
-        closed_ = true;
-        break;
-      }
-      received_.append(buffer, static_cast<std::size_t>(got));
+      if (left.count() <= 0 || !read_more(left)) break;
     }
     return received_;
   }
