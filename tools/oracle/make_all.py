@@ -21,6 +21,25 @@ QWEN2 = "models/Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf"
 GEMMA3 = "models/gemma-3-270m.Q4_K_M.gguf"
 LICENSE = "/usr/share/common-licenses/GPL-3"  # a long text that every Debian has
 
+# Vocabularies that octet is held to; after "=", another family's pattern over the same tokens.
+VOCABULARIES = [
+    GEMMA3,
+    *(
+        f"models/vocabularies/ggml-vocab-{name}.gguf"
+        for name in ("llama-spm", "phi-3", "baichuan", "gemma-4")
+    ),
+    SMOLLM2,
+    QWEN2,
+    *(
+        f"models/vocabularies/ggml-vocab-{name}"
+        for name in (
+            *("gpt-2.gguf", "llama-bpe.gguf", "llama-bpe.gguf=gpt-4o", "llama-bpe.gguf=kimi-k2"),
+            *("qwen2.gguf", "qwen35.gguf", "starcoder.gguf", "refact.gguf", "command-r.gguf"),
+            "mpt.gguf",
+        )
+    ),
+]
+
 RANDOM_GGUF = [
     "llama_mixed",
     "llama_wide_heads",
@@ -59,6 +78,8 @@ JOBS = {
         *("tokenizer_cases.py", "pieces", f"{DATA}/text/pieces.json"),
         *("--random", "150", "--seed", "2"),
     ],
+    "tokenizer-json": ["tokenizer_json_cases.py", f"{DATA}/text/tokenizer_json.json"],
+    "vocabularies": ["vocabulary_cases.py", f"{DATA}/text/vocabularies.json", *VOCABULARIES],
     "templates": [
         *("template_cases.py", "--gguf", SMOLLM2, "--gguf", QWEN2),
         *("--out", f"{DATA}/templates"),
