@@ -84,6 +84,11 @@ JOBS = {
         *("template_cases.py", "--gguf", SMOLLM2, "--gguf", QWEN2),
         *("--out", f"{DATA}/templates"),
     ],
+    "family-templates": [
+        *("family_templates.py", "--folder", "models"),
+        *("--out", f"{DATA}/templates/families.json"),
+    ],
+    "characters": ["character_cases.py", f"{DATA}/text/characters.json"],
     "smollm2-sample": [
         *("model_goldens.py", SMOLLM2, f"{DATA}/goldens/smollm2_sample.json"),
         *("--sample", f"{DATA}/goldens/sample.txt"),

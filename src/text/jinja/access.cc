@@ -10,11 +10,6 @@
 namespace octet::jinja {
 namespace {
 
-bool is_list_or_tuple(const Value& value) {
-  const ListObject* list = value.as_list();
-  return list != nullptr && (list->kind == ListKind::list || list->kind == ListKind::tuple);
-}
-
 Value undefined_attribute(const Value& object, const StringPointer& name) {
   return Value(Value::Storage(Undefined{name, object.type_name()}));
 }
@@ -34,8 +29,8 @@ Value loop_attribute(const LoopObject& loop, std::string_view name, bool& found)
   if (name == "length") return Value::integer(length);
   if (name == "revindex") return Value::integer(length - index);
   if (name == "revindex0") return Value::integer(length - index - 1);
-  if (name == "depth") return Value::integer(1);  // more only in recursive loops
-  if (name == "depth0") return Value::integer(0);
+  if (name == "depth") return Value::integer(loop.recursion + 1);
+  if (name == "depth0") return Value::integer(loop.recursion);
   if (name == "previtem") {
     if (index == 0) return undefined_because("there is no previous item");
     return loop.items->items[loop.index - 1];
@@ -44,7 +39,6 @@ Value loop_attribute(const LoopObject& loop, std::string_view name, bool& found)
     if (index + 1 >= length) return undefined_because("there is no next item");
     return loop.items->items[loop.index + 1];
   }
-  if (name == "changed") throw_unsupported("loop.changed is not supported");
   found = false;
   return Value();
 }
@@ -71,8 +65,8 @@ bool changes_its_object(const Value& object, std::string_view name) {
 }
 
 // What Python's getattr() finds: no entries of dicts.
-Value get_python_attribute(const Value& object, const StringPointer& name, bool& found,
-                           Budget& budget) {
+Value find_python_attribute(const Value& object, const StringPointer& name, bool& found,
+                            Budget& budget) {
   const std::string& text = name->text.bytes();
   found = true;
   if (const BuiltinMethod* method = find_method(object, text)) return budget.method(object, method);
@@ -84,8 +78,13 @@ Value get_python_attribute(const Value& object, const StringPointer& name, bool&
     const auto attribute = (*space)->attributes.find(text);
     if (attribute != (*space)->attributes.end()) return attribute->second.value;
   }
-  if (object.is<MacroPointer>()) {
-    throw_unsupported("the attribute '{}' of a macro is not supported", text);
+  if (const auto* macro = object.get_if<MacroPointer>()) {
+    return macro_attribute(**macro, text, found, budget);
+  }
+  const ListObject* list = object.as_list();
+  if (list != nullptr && list->kind == ListKind::group) {
+    if (text == "grouper") return list->items[0];
+    if (text == "list") return list->items[1];
   }
   found = false;
   return Value();
@@ -110,12 +109,19 @@ std::optional<std::int64_t> slice_bound(const Value& value) {
 Value get_attribute(const Value& object, const StringPointer& name, Budget& budget) {
   if (const Undefined* undefined = object.get_if<Undefined>()) throw_undefined(*undefined);
   bool found = false;
-  Value attribute = get_python_attribute(object, name, found, budget);
+  Value attribute = find_python_attribute(object, name, found, budget);
   if (found) return attribute;
   if (const DictObject* dict = object.as_dict()) {
     if (const Value* entry = dict->find(name->text.bytes())) return *entry;
   }
   return undefined_attribute(object, name);
+}
+
+Value get_python_attribute(const Value& object, const StringPointer& name, Budget& budget) {
+  if (const Undefined* undefined = object.get_if<Undefined>()) throw_undefined(*undefined);
+  bool found = false;
+  Value attribute = find_python_attribute(object, name, found, budget);
+  return found ? attribute : undefined_attribute(object, name);
 }
 
 Value get_item(const Value& object, const Value& key, Budget& budget) {
@@ -134,12 +140,13 @@ Value get_item(const Value& object, const Value& key, Budget& budget) {
     budget.work(text->size());
     if (const auto position = resolve_index(*index, count_characters(text->bytes()))) {
       const std::size_t begin = offset_of_character(text->bytes(), *position);
-      return budget.string(text->slice(begin, begin + character_bytes(text->bytes()[begin])));
+      return budget.string(text->slice(begin, begin + character_bytes(text->bytes()[begin])),
+                           object.is_markup());
     }
   }
   if (const StringPointer* name = key.get_if<StringPointer>()) {
     bool found = false;
-    Value attribute = get_python_attribute(object, *name, found, budget);
+    Value attribute = find_python_attribute(object, *name, found, budget);
     return found ? attribute : undefined_attribute(object, *name);
   }
   return undefined_because("there is no item under this index or key");
@@ -151,7 +158,10 @@ Value get_slice(const Value& object, const Value& begin, const Value& end, const
   const std::optional<std::int64_t> from = slice_bound(begin);
   const std::optional<std::int64_t> to = slice_bound(end);
   const std::int64_t stride = slice_bound(step).value_or(1);
-  if (const MarkedText* text = object.text()) return slice_text(budget, *text, from, to, stride);
+  if (const MarkedText* text = object.text()) {
+    const Value slice = slice_text(budget, *text, from, to, stride);
+    return object.is_markup() ? budget.string(*slice.text(), true) : slice;
+  }
   if (!is_list_or_tuple(object)) throw_bad_input("a {} has no slices", object.type_name());
   const ListObject& list = *object.as_list();
   const SliceRange range = resolve_slice(list.items.size(), from, to, stride);
@@ -162,7 +172,7 @@ Value get_slice(const Value& object, const Value& begin, const Value& end, const
     const std::int64_t position = range.begin + static_cast<std::int64_t>(i) * range.step;
     budget.push(items, list.items[static_cast<std::size_t>(position)]);
   }
-  return budget.list(std::move(items), list.kind);
+  return budget.list(std::move(items), plain_kind(list.kind));
 }
 
 Value get_path(const Value& object, const Value& path, const Value* fallback, Budget& budget) {

@@ -58,6 +58,8 @@ struct KeywordArgument {
 struct ArgumentExpressions {
   std::vector<ExpressionPointer> positional;
   std::vector<KeywordArgument> keywords;
+  ExpressionPointer more_positional;  // after "*"; may be none
+  ExpressionPointer more_keywords;    // after "**"; may be none
 };
 struct CallExpression {
   ExpressionPointer callee;
@@ -65,12 +67,15 @@ struct CallExpression {
 };
 struct FilterExpression {
   ExpressionPointer input;  // none: the body of the block that the filter is for
+  // None: octet and perhaps Jinja have none of that name, which matters only where it runs.
   const BuiltinFilter* filter;
+  std::string name;
   ArgumentExpressions arguments;
 };
 struct TestExpression {
   ExpressionPointer input;
-  const BuiltinTest* test;
+  const BuiltinTest* test;  // none: as of a filter
+  std::string name;
   ArgumentExpressions arguments;
   bool negated;
 };
@@ -144,6 +149,7 @@ struct ForStatement {
   Target target;
   ExpressionPointer iterable;
   ExpressionPointer condition;  // none: every item
+  bool is_recursive = false;    // `loop(items)` in it runs it for other items
   Body body;
   Body otherwise;  // where no item came
 };

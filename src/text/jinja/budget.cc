@@ -20,11 +20,11 @@ Charge Budget::charge(std::size_t bytes) {
   return Charge(*this, bytes);
 }
 
-Value Budget::string(MarkedText text) {
+Value Budget::string(MarkedText text, bool markup) {
   work(text.size());
   Charge held = charge(sizeof(StringObject) + text.heap_bytes());
-  return Value(Value::Storage(
-      std::make_shared<const StringObject>(StringObject{std::move(text), std::move(held)})));
+  return Value(Value::Storage(std::make_shared<const StringObject>(
+      StringObject{std::move(text), std::move(held), markup})));
 }
 
 Value Budget::list(std::vector<Value> items, ListKind kind) {

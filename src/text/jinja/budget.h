@@ -22,7 +22,8 @@ class Budget {
   void work(std::size_t bytes) { step(1 + bytes / bytes_per_step); }
   Charge charge(std::size_t bytes);
 
-  Value string(MarkedText text);
+  // `markup`: see StringObject.
+  Value string(MarkedText text, bool markup = false);
   Value string(std::string_view template_text) { return string(MarkedText(template_text, false)); }
   Value list(std::vector<Value> items, ListKind kind = ListKind::list);
   Value dict(std::vector<DictEntry> entries);
@@ -58,7 +59,7 @@ class TextBuilder {
 
   Budget& budget() { return *budget_; }
   const MarkedText& text() const { return text_; }
-  Value finish() { return budget_->string(std::move(text_)); }
+  Value finish(bool markup = false) { return budget_->string(std::move(text_), markup); }
 
  private:
   void reserve(std::size_t more);

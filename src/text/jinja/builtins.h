@@ -3,6 +3,7 @@
 
 #include <ctime>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ struct Runtime {
   // Namespaces live as long as the rendering: they are the only values that can change, so that
   // counted references to them could form a cycle.
   std::vector<std::unique_ptr<NamespaceObject>> namespaces;
+  // What loop.changed() saw last, of loops that are running: here and not in the loop, which the
+  // values may hold.
+  std::map<const LoopObject*, Value> last_changed;
 };
 
 struct Arguments {
@@ -69,9 +73,17 @@ const Builtin* find_by_name(const Builtin (&table)[count], std::string_view name
   return nullptr;
 }
 
-// Null for a name that is not known. Filters are in two tables: those that make text or numbers,
-// and those that work on sequences.
+// Calls a method that octet has.
+Value call_method(Runtime& runtime, const Value& object, const BuiltinMethod& method,
+                  const Arguments& arguments);
+
+// strftime() in the C locale; throws Error{unsupported} for a conversion that it does not have.
+Value format_time(Runtime& runtime, const MarkedText& format);
+
+// Null for a name that is not known. Filters are in three tables: those that make text or numbers,
+// those that lay text out, and those that work on sequences.
 const BuiltinFilter* find_text_filter(std::string_view name);
+const BuiltinFilter* find_layout_filter(std::string_view name);
 const BuiltinFilter* find_sequence_filter(std::string_view name);
 const BuiltinFilter* find_filter(std::string_view name);
 const BuiltinTest* find_test(std::string_view name);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "text/jinja/access.h"
 #include "text/jinja/format.h"
 #include "text/jinja/interpreter_state.h"
@@ -87,10 +88,34 @@ Arguments Interpreter::evaluate_arguments(const ArgumentExpressions& expressions
   for (const ExpressionPointer& expression : expressions.positional) {
     arguments.positional.push_back(evaluate(*expression));
   }
+  if (expressions.more_positional != nullptr) {
+    const Value more = evaluate(*expressions.more_positional);
+    for (Value& item : items_of(more, budget_)) arguments.positional.push_back(std::move(item));
+  }
   for (const KeywordArgument& keyword : expressions.keywords) {
     arguments.keywords.emplace_back(keyword.name, evaluate(*keyword.value));
   }
+  if (expressions.more_keywords != nullptr) {
+    add_keywords(arguments, evaluate(*expressions.more_keywords));
+  }
   return arguments;
+}
+
+void Interpreter::add_keywords(Arguments& arguments, const Value& more) {
+  const DictObject* dict = more.as_dict();
+  if (dict == nullptr) throw_bad_input("'**' needs a dict, not a {}", more.type_name());
+  // Named arguments are looked up one after the other.
+  if (dict->entries().size() > max_keywords) {
+    throw_bad_input("'**' gives more than {} named arguments", max_keywords);
+  }
+  for (const auto& [key, value] : dict->entries()) {
+    budget_.step();
+    const std::string& name = text_argument("'**'", key).bytes();
+    if (arguments.find_keyword(name) != nullptr) {
+      throw_bad_input("'**' gives the argument '{}' once more", printable(name));
+    }
+    arguments.keywords.emplace_back(name, value);
+  }
 }
 
 Value Interpreter::evaluate_node(const CallExpression& node, Position position) {
@@ -104,6 +129,7 @@ Value Interpreter::evaluate_node(const FilterExpression& node, Position position
   const Value input = node.input == nullptr ? std::move(block_text_) : evaluate(*node.input);
   const Arguments arguments = evaluate_arguments(node.arguments);
   position_ = position;
+  if (node.filter == nullptr) throw_unsupported("the filter '{}' is not supported", node.name);
   return node.filter->apply(runtime_, input, arguments);
 }
 
@@ -111,6 +137,7 @@ Value Interpreter::evaluate_node(const TestExpression& node, Position position) 
   const Value input = evaluate(*node.input);
   const Arguments arguments = evaluate_arguments(node.arguments);
   position_ = position;
+  if (node.test == nullptr) throw_unsupported("the test '{}' is not supported", node.name);
   return Value::boolean(node.test->apply(runtime_, input, arguments) != node.negated);
 }
 
@@ -172,10 +199,26 @@ Value Interpreter::call(const Value& callee, Arguments arguments) {
       throw_unsupported("the method '{}' of a {} is not supported", builtin->name,
                         object.type_name());
     }
-    return builtin->apply(runtime_, object, arguments);
+    return call_method(runtime_, object, *builtin, arguments);
   }
+  if (const LoopPointer* loop = callee.get_if<LoopPointer>()) return call_loop(**loop, arguments);
   if (const Undefined* undefined = callee.get_if<Undefined>()) throw_undefined(*undefined);
   throw_bad_input("a {} cannot be called", callee.type_name());
+}
+
+Value Interpreter::call_loop(const LoopObject& loop, const Arguments& arguments) {
+  if (loop.statement == nullptr) throw_bad_input("'loop' can be called in a recursive loop only");
+  const auto bound = arguments.bind("loop()", {"iterable"}, 1);
+  const std::shared_ptr<const Scope> scope = loop.scope.lock();
+  if (scope == nullptr) {
+    throw_unsupported("calling a loop outside of the block that it stands in is not supported");
+  }
+  const InnerScope inner(*this, scope.get());
+  TextBuilder text(budget_);
+  TextBuilder* outer = std::exchange(out_, &text);
+  run_loop(*loop.statement, *bound[0], scope, loop.recursion + 1);
+  out_ = outer;
+  return text.finish();
 }
 
 Value Interpreter::call_macro(const MacroObject& macro, Arguments arguments) {

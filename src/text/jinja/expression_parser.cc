@@ -75,6 +75,8 @@ class HeightOfChildren {
   void add(const ArgumentExpressions& arguments) {
     add(arguments.positional);
     for (const KeywordArgument& keyword : arguments.keywords) add(keyword.value);
+    add(arguments.more_positional);
+    add(arguments.more_keywords);
   }
 
   int height_ = 0;
@@ -487,9 +489,16 @@ ArgumentExpressions ExpressionParser::parse_arguments() {
       if (take_operator(")")) break;
     }
     is_first = false;
-    if (at_operator("*") || at_operator("**")) {
-      throw_at(ErrorKind::unsupported, current().position,
-               fmt::format("'{}' before an argument is not supported", current().text));
+    if (arguments.more_keywords != nullptr) fail_unexpected("')' after the argument of '**'");
+    if (take_operator("**")) {
+      arguments.more_keywords = parse_expression();
+      continue;
+    }
+    if (at_operator("*")) {
+      if (arguments.more_positional != nullptr) fail_unexpected("no second '*'");
+      take();
+      arguments.more_positional = parse_expression();
+      continue;
     }
     const bool is_keyword = current().kind == TokenKind::name &&
                             look_ahead().kind == TokenKind::operator_sign &&
@@ -498,8 +507,8 @@ ArgumentExpressions ExpressionParser::parse_arguments() {
       std::string name = take().text;
       take();
       arguments.keywords.push_back({std::move(name), parse_expression()});
-    } else if (!arguments.keywords.empty()) {
-      fail_unexpected("a named argument after a named argument");
+    } else if (!arguments.keywords.empty() || arguments.more_positional != nullptr) {
+      fail_unexpected("a named argument after a named argument or '*'");
     } else {
       arguments.positional.push_back(parse_expression());
     }
@@ -517,14 +526,10 @@ ExpressionPointer ExpressionParser::parse_filters(ExpressionPointer input) {
   do {
     const Position position = current().position;
     const std::string name = parse_dotted_name();
-    const BuiltinFilter* filter = find_filter(name);
-    if (filter == nullptr) {
-      throw_at(ErrorKind::unsupported, position,
-               fmt::format("the filter '{}' is not supported", name));
-    }
     ArgumentExpressions arguments;
     if (at_operator("(")) arguments = parse_arguments();
-    input = make(position, FilterExpression{std::move(input), filter, std::move(arguments)});
+    input = make(position,
+                 FilterExpression{std::move(input), find_filter(name), name, std::move(arguments)});
   } while (take_operator("|"));
   return input;
 }
@@ -534,11 +539,8 @@ ExpressionPointer ExpressionParser::parse_test(ExpressionPointer input) {
   const bool negated = take_name("not");
   const Position position = current().position;
   const std::string name = parse_dotted_name();
-  const BuiltinTest* test = find_test(name);
-  if (test == nullptr) {
-    throw_at(ErrorKind::unsupported, position, fmt::format("the test '{}' is not supported", name));
-  }
-  return make(position, TestExpression{std::move(input), test, parse_test_arguments(), negated});
+  return make(position, TestExpression{std::move(input), find_test(name), name,
+                                       parse_test_arguments(), negated});
 }
 
 // In brackets, or one operand without them: "is divisibleby 3".

@@ -19,7 +19,7 @@ std::string escape_for_repr(char32_t character, char quote) {
   if (code == static_cast<unsigned char>(quote) || code == '\\') {
     return fmt::format("\\{}", static_cast<char>(code));
   }
-  if (is_python_printable(character)) return "";
+  if (has_flag(character, CharacterFlag::printable)) return "";
   if (code < 0x100) return fmt::format("\\x{:02x}", code);
   if (code < 0x10000) return fmt::format("\\u{:04x}", code);
   return fmt::format("\\U{:08x}", code);
@@ -49,7 +49,7 @@ void append_string_repr(TextBuilder& out, const MarkedText& text) {
 }
 
 void append_list_repr(TextBuilder& out, const ListObject& list) {
-  const bool is_tuple = list.kind == ListKind::tuple;
+  const bool is_tuple = plain_kind(list.kind) == ListKind::tuple;
   out.append(is_tuple ? "(" : "[");
   for (std::size_t i = 0; i < list.items.size(); ++i) {
     if (i > 0) out.append(", ");
@@ -109,7 +109,12 @@ void append_str(TextBuilder& out, const Value& value) {
 
 void append_repr(TextBuilder& out, const Value& value) {
   out.budget().step();
-  if (const MarkedText* text = value.text()) return append_string_repr(out, *text);
+  if (const MarkedText* text = value.text()) {
+    if (!value.is_markup()) return append_string_repr(out, *text);
+    out.append("Markup(");
+    append_string_repr(out, *text);
+    return out.append(")");
+  }
   if (value.is_undefined()) return out.append("Undefined");
   if (value.is_none()) return out.append("None");
   if (const bool* boolean = value.get_if<bool>()) return out.append(*boolean ? "True" : "False");
@@ -122,6 +127,7 @@ void append_repr(TextBuilder& out, const Value& value) {
     switch (list->kind) {
       case ListKind::list:
       case ListKind::tuple:
+      case ListKind::group:
         return append_list_repr(out, *list);
       case ListKind::dict_keys:
       case ListKind::dict_values:

@@ -1,5 +1,4 @@
 // The global functions of chat templates.
-#include <array>
 #include <limits>
 
 #include "core/error.h"
@@ -72,71 +71,9 @@ Value function_raise_exception(Runtime&, const Arguments& arguments) {
   throw_bad_input("{}", text_argument("raise_exception()", *bound[0]).bytes());
 }
 
-// The conversions of strftime that chat templates use, in the C locale; "%-d" is glibc's, without
-// the leading zero.
-std::string format_time(char conversion, bool padded, const std::tm& time) {
-  static constexpr std::array<const char*, 7> days = {"Sunday",   "Monday", "Tuesday", "Wednesday",
-                                                      "Thursday", "Friday", "Saturday"};
-  static constexpr std::array<const char*, 12> months = {
-      "January", "February", "March",     "April",   "May",      "June",
-      "July",    "August",   "September", "October", "November", "December"};
-  const auto number = [padded](int value, int width) {
-    return padded ? fmt::format("{:0{}}", value, width) : fmt::format("{}", value);
-  };
-  const int hour_of_twelve = time.tm_hour % 12 == 0 ? 12 : time.tm_hour % 12;
-  const std::string day = days.at(static_cast<std::size_t>(time.tm_wday));
-  const std::string month = months.at(static_cast<std::size_t>(time.tm_mon));
-  switch (conversion) {
-    case 'Y':
-      return fmt::format("{}", time.tm_year + 1900);
-    case 'y':
-      return number(time.tm_year % 100, 2);
-    case 'm':
-      return number(time.tm_mon + 1, 2);
-    case 'd':
-      return number(time.tm_mday, 2);
-    case 'j':
-      return number(time.tm_yday + 1, 3);
-    case 'H':
-      return number(time.tm_hour, 2);
-    case 'I':
-      return number(hour_of_twelve, 2);
-    case 'M':
-      return number(time.tm_min, 2);
-    case 'S':
-      return number(time.tm_sec, 2);
-    case 'p':
-      return time.tm_hour < 12 ? "AM" : "PM";
-    case 'A':
-      return day;
-    case 'a':
-      return day.substr(0, 3);
-    case 'B':
-      return month;
-    case 'b':
-      return month.substr(0, 3);
-    case '%':
-      return "%";
-    default:
-      throw_unsupported("strftime_now() does not support one of the conversions in its format");
-  }
-}
-
 Value function_strftime_now(Runtime& runtime, const Arguments& arguments) {
   const auto bound = arguments.bind("strftime_now()", {"format"}, 1);
-  const MarkedText& format = text_argument("strftime_now()", *bound[0]);
-  TextBuilder out(runtime.budget);
-  for (std::size_t i = 0; i < format.size(); ++i) {
-    if (format.bytes()[i] != '%') {
-      out.append_slice(format, i, i + 1);
-      continue;
-    }
-    const bool padded = format.bytes().compare(i + 1, 1, "-") != 0;
-    i += padded ? 1 : 2;
-    if (i >= format.size()) throw_bad_input("the format of strftime_now() ends in '%'");
-    out.append(format_time(format.bytes()[i], padded, runtime.now));
-  }
-  return out.finish();
+  return format_time(runtime, text_argument("strftime_now()", *bound[0]));
 }
 
 Value function_unsupported(Runtime&, const Arguments&) {

@@ -25,7 +25,7 @@ Interpreter::InnerScope::InnerScope(Interpreter& interpreter, const Scope* paren
 
 Interpreter::Interpreter(const Program& program, const Variables& variables, const std::tm& now)
     : program_(program),
-      runtime_{budget_, now, {}},
+      runtime_{budget_, now, {}, {}},
       globals_(program.names.size()),
       scope_(std::make_shared<Scope>()) {
   for (std::size_t id = 0; id < program.names.size(); ++id) {
@@ -81,9 +81,19 @@ Interpreter::Flow Interpreter::execute_node(const IfStatement& node) {
 }
 
 Interpreter::Flow Interpreter::execute_node(const ForStatement& node) {
+  return run_loop(node, evaluate(*node.iterable), scope_, 0);
+}
+
+Interpreter::Flow Interpreter::run_loop(const ForStatement& node, const Value& iterable,
+                                        const std::shared_ptr<const Scope>& scope, int recursion) {
   auto loop = std::make_shared<LoopObject>();
-  loop->items = loop_items(node);
+  loop->items = loop_items(node, iterable);
   loop->charge = budget_.charge(sizeof(LoopObject));
+  if (node.is_recursive) {
+    loop->statement = &node;
+    loop->scope = scope;
+    loop->recursion = recursion;
+  }
   const std::vector<Value>& items = loop->items->items;
   if (items.empty()) {
     const InnerScope inner(*this);
@@ -98,11 +108,11 @@ Interpreter::Flow Interpreter::execute_node(const ForStatement& node) {
     assign(node.target, items[i]);
     if (execute(node.body) == Flow::break_loop) break;
   }
+  runtime_.last_changed.erase(loop.get());
   return Flow::normal;
 }
 
-ListPointer Interpreter::loop_items(const ForStatement& node) {
-  Value iterable = evaluate(*node.iterable);
+ListPointer Interpreter::loop_items(const ForStatement& node, Value iterable) {
   const ListObject* list = iterable.as_list();
   if (list == nullptr || list->kind == ListKind::generator) {
     iterable = budget_.list(items_of(iterable, budget_));
@@ -211,6 +221,24 @@ void Interpreter::assign_tuple(const Target::Tuple& targets, const Value& value)
 Value Interpreter::make_macro(const MacroDefinition& definition) {
   return Value(Value::Storage(std::make_shared<const MacroObject>(
       MacroObject{&definition, scope_, budget_.charge(sizeof(MacroObject))})));
+}
+
+Value macro_attribute(const MacroObject& macro, std::string_view name, bool& found,
+                      Budget& budget) {
+  const MacroDefinition& definition = *macro.definition;
+  if (name == "name") return Value(Value::Storage(definition.name));
+  if (name == "catch_kwargs") return Value::boolean(definition.uses_kwargs);
+  if (name == "catch_varargs") return Value::boolean(definition.uses_varargs);
+  if (name == "caller") return Value::boolean(definition.uses_caller);
+  if (name == "arguments") {
+    std::vector<Value> names;
+    for (const MacroParameter& parameter : definition.parameters) {
+      budget.push(names, budget.string(parameter.name));
+    }
+    return budget.list(std::move(names), ListKind::tuple);
+  }
+  found = false;
+  return Value();
 }
 
 MarkedText render(const Program& program, const Variables& variables, const std::tm& now) {

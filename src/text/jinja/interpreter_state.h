@@ -81,7 +81,10 @@ class Interpreter {
 
   // The text that a body writes, in a scope of its own.
   Value capture(const Body& body, Flow& flow);
-  ListPointer loop_items(const ForStatement& node);
+  // `scope`: around the loop, where a recursive one runs again.
+  Flow run_loop(const ForStatement& node, const Value& iterable,
+                const std::shared_ptr<const Scope>& scope, int recursion);
+  ListPointer loop_items(const ForStatement& node, Value iterable);
   void assign(const Target& target, const Value& value);
   void assign_tuple(const Target::Tuple& targets, const Value& value);
   Value make_macro(const MacroDefinition& definition);
@@ -108,6 +111,8 @@ class Interpreter {
   Arguments evaluate_arguments(const ArgumentExpressions& arguments);
   Value look_up(NameId id, const StringPointer& name) const;
   Value call(const Value& callee, Arguments arguments);
+  Value call_loop(const LoopObject& loop, const Arguments& arguments);
+  void add_keywords(Arguments& arguments, const Value& more);
   Value call_macro(const MacroObject& macro, Arguments arguments);
   void bind_parameters(const MacroDefinition& definition, Arguments arguments);
 

@@ -17,10 +17,7 @@ class JsonWriter {
     out_.budget().step();
     if (const MarkedText* text = value.text()) return write_string(*text);
     if (const DictObject* dict = value.as_dict()) return write_dict(*dict);
-    const ListObject* list = value.as_list();
-    if (list != nullptr && (list->kind == ListKind::list || list->kind == ListKind::tuple)) {
-      return write_list(*list);
-    }
+    if (is_list_or_tuple(value)) return write_list(*value.as_list());
     write_scalar(value);
   }
 

@@ -32,6 +32,7 @@ inline constexpr std::size_t bytes_per_step = 64;
 inline constexpr std::size_t max_output_bytes = 16 << 20;
 inline constexpr std::size_t max_string_bytes = 16 << 20;
 inline constexpr std::size_t max_list_items = 1'000'000;
+inline constexpr std::size_t max_keywords = 1000;        // that "**" gives
 inline constexpr std::size_t max_range_items = 100'000;  // as Jinja's sandbox
 
 // Strings, lists and dicts that are alive at one time, with what they weigh beyond their bytes.

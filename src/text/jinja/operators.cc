@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "text/jinja/format_spec.h"
 #include "text/jinja/text_operations.h"
 
 namespace octet::jinja {
@@ -149,19 +150,29 @@ Value repeat(const Value& value, std::int64_t count, Budget& budget) {
     TextBuilder out(budget);
     const std::size_t size = repeated_size(text->size(), count, max_string_bytes);
     while (out.text().size() < size) out.append(*text);
-    return out.finish();
+    return out.finish(value.is_markup());
   }
   const ListObject& list = *value.as_list();
   const std::size_t size = repeated_size(list.items.size(), count, max_list_items);
   std::vector<Value> items;
   items.reserve(size);
   while (items.size() < size) budget.push(items, list.items[items.size() % list.items.size()]);
-  return budget.list(std::move(items), list.kind);
+  return budget.list(std::move(items), plain_kind(list.kind));
 }
 
-bool is_list_or_tuple(const Value& value) {
-  const ListObject* list = value.as_list();
-  return list != nullptr && (list->kind == ListKind::list || list->kind == ListKind::tuple);
+// Where one side is Markup the other is escaped, and Markup is what comes out.
+Value join_texts(const Value& left, const Value& right, Budget& budget) {
+  const bool markup = left.is_markup() || right.is_markup();
+  TextBuilder out(budget);
+  for (const Value* side : {&left, &right}) {
+    if (markup && !side->is_markup()) {
+      const Value escaped = escape(budget, *side->text());
+      out.append(*escaped.text());
+    } else {
+      out.append(*side->text());
+    }
+  }
+  return out.finish(markup);
 }
 
 Value concatenate_lists(const ListObject& left, const ListObject& right, Budget& budget) {
@@ -170,7 +181,7 @@ Value concatenate_lists(const ListObject& left, const ListObject& right, Budget&
   for (const ListObject* list : {&left, &right}) {
     for (const Value& item : list->items) budget.push(items, item);
   }
-  return budget.list(std::move(items), left.kind);
+  return budget.list(std::move(items), plain_kind(left.kind));
 }
 
 }  // namespace
@@ -191,13 +202,10 @@ Value apply_binary(BinaryOperator sign, const Value& left, const Value& right, B
   if (left.as_number() && right.as_number()) return apply_numbers(sign, left, right);
   if (sign == BinaryOperator::add) {
     if (left.text() != nullptr && right.text() != nullptr) {
-      TextBuilder out(budget);
-      out.append(*left.text());
-      out.append(*right.text());
-      return out.finish();
+      return join_texts(left, right, budget);
     }
     if (is_list_or_tuple(left) && is_list_or_tuple(right) &&
-        left.as_list()->kind == right.as_list()->kind) {
+        plain_kind(left.as_list()->kind) == plain_kind(right.as_list()->kind)) {
       return concatenate_lists(*left.as_list(), *right.as_list(), budget);
     }
   }
@@ -209,7 +217,7 @@ Value apply_binary(BinaryOperator sign, const Value& left, const Value& right, B
     if (is_repeatable(right) && left.as_integer()) return repeat(right, *left.as_integer(), budget);
   }
   if (sign == BinaryOperator::modulo && left.text() != nullptr) {
-    throw_unsupported("formatting a string with '%' is not supported");
+    return percent_format(budget, left, right);
   }
   throw_operands(spelling(sign), left, right);
 }

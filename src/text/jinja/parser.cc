@@ -131,9 +131,7 @@ class Parser : public ExpressionParser {
     if (!take_name("in")) fail_unexpected("'in'");
     node.iterable = parse_tuple(false);
     if (take_name("if")) node.condition = parse_expression();
-    if (at_name("recursive")) {
-      throw_at(ErrorKind::unsupported, current().position, "a recursive loop is not supported");
-    }
+    node.is_recursive = take_name("recursive");
     ++loops_;
     node.body = parse_open_block({"endfor", "else"});
     --loops_;

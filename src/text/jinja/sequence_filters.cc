@@ -5,6 +5,7 @@
 #include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
+#include "text/jinja/letter_case.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/text_operations.h"
 
@@ -156,8 +157,10 @@ Value filter_select(Runtime& runtime, const Value& input, const Arguments& argum
 // with letters in lower case unless case matters.
 class SortKey {
  public:
-  SortKey(Runtime& runtime, const Value* attribute, bool case_sensitive)
-      : runtime_(runtime), case_sensitive_(case_sensitive) {
+  // `fallback`, where there is one, stands for what is undefined.
+  SortKey(Runtime& runtime, const Value* attribute, bool case_sensitive,
+          const Value* fallback = nullptr)
+      : runtime_(runtime), case_sensitive_(case_sensitive), fallback_(fallback) {
     if (!is_given(attribute)) return;
     if (const MarkedText* text = attribute->text()) {
       const MarkedText comma(",", false);
@@ -169,7 +172,7 @@ class SortKey {
 
   Value operator()(const Value& item) const {
     if (paths_.empty()) return fold(item);
-    if (paths_.size() == 1) return fold(get_path(item, paths_[0], nullptr, runtime_.budget));
+    if (paths_.size() == 1) return fold(get_path(item, paths_[0], fallback_, runtime_.budget));
     std::vector<Value> keys;
     for (const Value& path : paths_) {
       runtime_.budget.push(keys, fold(get_path(item, path, nullptr, runtime_.budget)));
@@ -186,6 +189,7 @@ class SortKey {
 
   Runtime& runtime_;
   bool case_sensitive_;
+  const Value* fallback_;
   std::vector<Value> paths_;
 };
 
@@ -222,6 +226,75 @@ Value filter_dictsort(Runtime& runtime, const Value& input, const Arguments& arg
   const SortKey key(runtime, &position, bound[0] != nullptr && is_true(*bound[0]));
   const bool reverse = bound[2] != nullptr && is_true(*bound[2]);
   return runtime.budget.list(sort_by_key(runtime, items.as_list()->items, key, reverse));
+}
+
+// Groups of items with equal keys, in the order of these: tuples with the names `grouper` and
+// `list`.
+Value filter_groupby(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const auto bound = arguments.bind("groupby", {"attribute", "default", "case_sensitive"}, 1);
+  const Value* fallback = is_given(bound[1]) ? bound[1] : nullptr;
+  const SortKey key(runtime, bound[0], bound[2] != nullptr && is_true(*bound[2]), fallback);
+  const SortKey exact_key(runtime, bound[0], true, fallback);
+  std::vector<Value> groups;
+  std::vector<Value> members;
+  Value group_key;
+  const auto close_group = [&] {
+    if (members.empty()) return;
+    const Value name = exact_key(members.front());
+    const Value list = runtime.budget.list(std::move(members));
+    runtime.budget.push(groups, runtime.budget.list({name, list}, ListKind::group));
+    members.clear();
+  };
+  for (const Value& item : sort_by_key(runtime, items_of(input, runtime.budget), key, false)) {
+    Value item_key = key(item);
+    if (!members.empty() && !equal(item_key, group_key, runtime.budget)) close_group();
+    group_key = std::move(item_key);
+    runtime.budget.push(members, item);
+  }
+  close_group();
+  return runtime.budget.list(std::move(groups));
+}
+
+// Rows of `linecount` items, the last one filled up where there is something to fill it with.
+Value filter_batch(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const auto bound = arguments.bind("batch", {"linecount", "fill_with"}, 1);
+  const std::int64_t count = integer_argument("batch", *bound[0]);
+  std::vector<Value> rows;
+  std::vector<Value> row;
+  for (const Value& item : items_of(input, runtime.budget)) {
+    if (static_cast<std::int64_t>(row.size()) == count) {
+      runtime.budget.push(rows, runtime.budget.list(std::exchange(row, {})));
+    }
+    runtime.budget.push(row, item);
+  }
+  if (!row.empty()) {
+    while (is_given(bound[1]) && static_cast<std::int64_t>(row.size()) < count) {
+      runtime.budget.push(row, *bound[1]);
+    }
+    runtime.budget.push(rows, runtime.budget.list(std::move(row)));
+  }
+  return generator(runtime, std::move(rows));
+}
+
+// `slices` columns as even as can be, the first ones longer by one; the others filled up.
+Value filter_slice(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const auto bound = arguments.bind("slice", {"slices", "fill_with"}, 1);
+  const std::int64_t slices = integer_argument("slice", *bound[0]);
+  if (slices == 0) throw_bad_input("slice needs a number of columns that is not 0");
+  const std::vector<Value> items = items_of(input, runtime.budget);
+  const auto length = static_cast<std::int64_t>(items.size());
+  std::vector<Value> columns;
+  std::int64_t next = 0;
+  for (std::int64_t i = 0; i < slices; ++i) {
+    const bool is_long = i < length % slices;
+    std::vector<Value> column;
+    for (std::int64_t end = next + length / slices + (is_long ? 1 : 0); next < end; ++next) {
+      runtime.budget.push(column, items[static_cast<std::size_t>(next)]);
+    }
+    if (is_given(bound[1]) && !is_long) runtime.budget.push(column, *bound[1]);
+    runtime.budget.push(columns, runtime.budget.list(std::move(column)));
+  }
+  return generator(runtime, std::move(columns));
 }
 
 Value filter_unique(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -273,10 +346,20 @@ Value filter_sum(Runtime& runtime, const Value& input, const Arguments& argument
   return total;
 }
 
+// getattr(): no items of dicts.
+Value filter_attr(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  const auto bound = arguments.bind("attr", {"name"}, 1);
+  const Value name = to_str(runtime.budget, *bound[0]);
+  return get_python_attribute(input, *name.get_if<StringPointer>(), runtime.budget);
+}
+
 constexpr BuiltinFilter filters[] = {
+    {"attr", filter_attr},
+    {"batch", filter_batch},
     {"count", filter_length},
     {"dictsort", filter_dictsort},
     {"first", filter_first},
+    {"groupby", filter_groupby},
     {"items", filter_items},
     {"join", filter_join},
     {"last", filter_last},
@@ -290,6 +373,7 @@ constexpr BuiltinFilter filters[] = {
     {"reverse", filter_reverse},
     {"select", filter_select<true, false>},
     {"selectattr", filter_select<true, true>},
+    {"slice", filter_slice},
     {"sort", filter_sort},
     {"sum", filter_sum},
     {"unique", filter_unique},

@@ -2,8 +2,8 @@
 #include "core/error.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
+#include "text/jinja/letter_case.h"
 #include "text/jinja/operators.h"
-#include "text/jinja/text_operations.h"
 
 namespace octet::jinja {
 namespace {
@@ -23,14 +23,14 @@ bool is_float(const Value& input) { return input.is<double>(); }
 bool is_number(const Value& input) { return input.as_number().has_value(); }
 bool is_string(const Value& input) { return input.text() != nullptr; }
 bool is_mapping(const Value& input) { return input.as_dict() != nullptr; }
+bool is_escaped(const Value& input) { return input.is_markup(); }
 bool is_exactly_true(const Value& input) { return input.is<bool>() && is_true(input); }
 bool is_exactly_false(const Value& input) { return input.is<bool>() && !is_true(input); }
 
 // Undefined passes these: Jinja's class for it has the methods that they look for.
 bool is_sequence(const Value& input) {
   if (const ListObject* list = input.as_list()) {
-    return list->kind == ListKind::list || list->kind == ListKind::tuple ||
-           list->kind == ListKind::range;
+    return is_list_or_tuple(input) || list->kind == ListKind::range;
   }
   return input.text() != nullptr || input.as_dict() != nullptr || input.is_undefined();
 }
@@ -46,7 +46,7 @@ template <LetterCase letter_case>
 bool test_case(Runtime& runtime, const Value& input, const Arguments& arguments) {
   arguments.bind("this test", {});
   const Value text = to_str(runtime.budget, input);
-  return has_case(*text.text(), letter_case);
+  return has_case(runtime.budget, *text.text(), letter_case);
 }
 
 template <Comparison comparison>
@@ -110,6 +110,7 @@ constexpr BuiltinTest tests[] = {
     {"divisibleby", test_divisible},
     {"eq", test_comparison<Comparison::equal>},
     {"equalto", test_comparison<Comparison::equal>},
+    {"escaped", plain_test<is_escaped>},
     {"even", test_parity<true>},
     {"false", plain_test<is_exactly_false>},
     {"filter", test_filter_name},

@@ -9,6 +9,7 @@
 #include "text/jinja/access.h"
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
+#include "text/jinja/letter_case.h"
 #include "text/jinja/operators.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
@@ -27,17 +28,26 @@ class TextInput {
   Value value_;
 };
 
+// What a filter makes of Markup is Markup again, if it is one of those that call str's methods.
+Value like(Runtime& runtime, const Value& input, const Value& text) {
+  return input.is_markup() ? runtime.budget.string(*text.text(), true) : text;
+}
+
 template <LetterCase letter_case>
 Value filter_case(Runtime& runtime, const Value& input, const Arguments& arguments) {
   arguments.bind("a filter of letter case", {});
-  return change_case(runtime.budget, *TextInput(runtime, input), letter_case);
+  const Value text = change_case(runtime.budget, *TextInput(runtime, input), letter_case);
+  // The words of a title are joined as plain text.
+  return letter_case == LetterCase::titled_words ? text : like(runtime, input, text);
 }
 
 Value filter_trim(Runtime& runtime, const Value& input, const Arguments& arguments) {
   const auto bound = arguments.bind("trim", {"chars"});
   const bool has_characters = bound[0] != nullptr && !bound[0]->is_none();
-  return strip(runtime.budget, *TextInput(runtime, input),
-               has_characters ? &text_argument("trim", *bound[0]) : nullptr, Sides::both);
+  const Value text =
+      strip(runtime.budget, *TextInput(runtime, input),
+            has_characters ? &text_argument("trim", *bound[0]) : nullptr, Sides::both);
+  return like(runtime, input, text);
 }
 
 Value filter_replace(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -54,10 +64,17 @@ Value filter_string(Runtime& runtime, const Value& input, const Arguments& argum
   return TextInput(runtime, input).value();
 }
 
-// Nothing is escaped in the first place.
+// Nothing is escaped in the first place, but what is joined to Markup is.
 Value filter_safe(Runtime& runtime, const Value& input, const Arguments& arguments) {
   arguments.bind("safe", {});
-  return TextInput(runtime, input).value();
+  return runtime.budget.string(*TextInput(runtime, input), true);
+}
+
+template <bool forced>
+Value filter_escape(Runtime& runtime, const Value& input, const Arguments& arguments) {
+  arguments.bind("escape", {});
+  if (!forced && input.is_markup()) return input;
+  return escape(runtime.budget, *TextInput(runtime, input));
 }
 
 Value filter_indent(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -91,7 +108,7 @@ Value filter_indent(Runtime& runtime, const Value& input, const Arguments& argum
       (bytes.back() != '\r' &&
        is_python_line_end(decode_at(bytes, previous_character(bytes, bytes.size()))));
   if (adds_line) add_line(MarkedText());
-  return out.finish();
+  return out.finish(input.is_markup());
 }
 
 Value filter_tojson(Runtime& runtime, const Value& input, const Arguments& arguments) {
@@ -266,7 +283,10 @@ constexpr BuiltinFilter filters[] = {
     {"capitalize", filter_case<LetterCase::capitalized>},
     {"d", filter_default},
     {"default", filter_default},
+    {"e", filter_escape<false>},
+    {"escape", filter_escape<false>},
     {"float", filter_float},
+    {"forceescape", filter_escape<true>},
     {"indent", filter_indent},
     {"int", filter_int},
     {"lower", filter_case<LetterCase::lower>},
@@ -285,8 +305,10 @@ constexpr BuiltinFilter filters[] = {
 const BuiltinFilter* find_text_filter(std::string_view name) { return find_by_name(filters, name); }
 
 const BuiltinFilter* find_filter(std::string_view name) {
-  const BuiltinFilter* filter = find_text_filter(name);
-  return filter != nullptr ? filter : find_sequence_filter(name);
+  for (const auto find : {find_text_filter, find_layout_filter, find_sequence_filter}) {
+    if (const BuiltinFilter* filter = find(name)) return filter;
+  }
+  return nullptr;
 }
 
 }  // namespace octet::jinja

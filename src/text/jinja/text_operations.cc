@@ -18,35 +18,6 @@ std::size_t limit_of(std::int64_t count) {
   return count < 0 ? no_limit : static_cast<std::size_t>(count);
 }
 
-bool is_upper(char32_t character) { return character >= 'A' && character <= 'Z'; }
-bool is_lower(char32_t character) { return character >= 'a' && character <= 'z'; }
-
-// Blocks beyond ASCII where letters come in two cases. Everything outside (Hebrew to Thai, CJK,
-// Hangul, symbols, emoji) has none.
-bool may_have_case(char32_t character) {
-  struct Range {
-    char32_t first;
-    char32_t last;
-  };
-  static constexpr Range ranges[] = {
-      {0xAA, 0xAA},       {0xB5, 0xB5},       {0xBA, 0xBA},       {0xC0, 0xD6},
-      {0xD8, 0xF6},       {0xF8, 0x58F},      {0x10A0, 0x10FF},   {0x13A0, 0x13FF},
-      {0x1C80, 0x1CBF},   {0x1D00, 0x1FFF},   {0x2071, 0x209F},   {0x2100, 0x218F},
-      {0x24B6, 0x24E9},   {0x2C00, 0x2DFF},   {0xA640, 0xA7FF},   {0xAB30, 0xABBF},
-      {0xFB00, 0xFB1F},   {0xFF21, 0xFF5A},   {0x10400, 0x107BF}, {0x10C80, 0x10CFF},
-      {0x118A0, 0x118DF}, {0x16E40, 0x16E7F}, {0x1D400, 0x1DFFF}, {0x1E030, 0x1E08F},
-      {0x1E900, 0x1E95F}, {0x1F130, 0x1F189}};
-  return std::any_of(std::begin(ranges), std::end(ranges), [character](const Range& range) {
-    return range.first <= character && character <= range.last;
-  });
-}
-
-// Where a character of `text` makes the next one a word's first, for the filter `title`.
-bool separates_words(char32_t character) {
-  return is_python_space(character) || character == '-' || character == '(' || character == '{' ||
-         character == '[' || character == '<';
-}
-
 Value split_on_space(Budget& budget, const MarkedText& text, std::size_t limit) {
   const std::string& bytes = text.bytes();
   std::vector<Value> parts;
@@ -115,49 +86,43 @@ Value strip(Budget& budget, const MarkedText& text, const MarkedText* characters
   return budget.string(text.slice(begin, end));
 }
 
-Value change_case(Budget& budget, const MarkedText& text, LetterCase letter_case) {
+Value escape(Budget& budget, const MarkedText& text) {
   TextBuilder out(budget);
   const std::string& bytes = text.bytes();
-  bool starts_word = true;
   std::size_t copied = 0;
-  for (std::size_t i = 0; i < bytes.size(); i += character_bytes(bytes[i])) {
-    const char32_t character = decode_at(bytes, i);
-    if (may_have_case(character)) {
-      throw_unsupported("the case of U+{:04X}, a letter beyond ASCII, cannot be changed",
-                        static_cast<std::uint32_t>(character));
-    }
-    const bool is_letter = is_upper(character) || is_lower(character);
-    const bool to_upper =
-        letter_case == LetterCase::upper || (letter_case != LetterCase::lower && starts_word);
-    if (letter_case == LetterCase::titled) {
-      starts_word = !is_letter;
-    } else if (letter_case == LetterCase::titled_words) {
-      starts_word = separates_words(character);
-    } else {
-      starts_word = false;
-    }
-    if (!is_letter || is_upper(character) == to_upper) continue;
-    const char changed = static_cast<char>(bytes[i] ^ 0x20);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const char* entity = nullptr;
+    if (bytes[i] == '&') entity = "&amp;";
+    if (bytes[i] == '<') entity = "&lt;";
+    if (bytes[i] == '>') entity = "&gt;";
+    if (bytes[i] == '"') entity = "&#34;";
+    if (bytes[i] == '\'') entity = "&#39;";
+    if (entity == nullptr) continue;
     out.append_slice(text, copied, i);
-    out.append({&changed, 1}, text.is_literal_at(i));
+    out.append(entity, text.is_literal_at(i));
     copied = i + 1;
   }
   out.append_slice(text, copied, bytes.size());
-  return out.finish();
+  return out.finish(true);
 }
 
-bool has_case(const MarkedText& text, LetterCase letter_case) {
-  bool has_letter = false;
-  for (std::size_t i = 0; i < text.size(); i += character_bytes(text.bytes()[i])) {
-    const char32_t character = decode_at(text.bytes(), i);
-    if (may_have_case(character)) {
-      throw_unsupported("the case of U+{:04X}, a letter beyond ASCII, is not known",
-                        static_cast<std::uint32_t>(character));
-    }
-    if (letter_case == LetterCase::upper ? is_lower(character) : is_upper(character)) return false;
-    has_letter = has_letter || is_lower(character) || is_upper(character);
+Value pad(Budget& budget, const MarkedText& text, std::int64_t width, const MarkedText& fill,
+          Sides sides) {
+  if (count_characters(fill.bytes()) != 1) throw_bad_input("padding needs exactly one character");
+  budget.work(text.size());
+  const auto length = static_cast<std::int64_t>(count_characters(text.bytes()));
+  const std::int64_t missing = std::max<std::int64_t>(width - length, 0);
+  if (missing > static_cast<std::int64_t>(max_string_bytes)) {
+    throw_bad_input("the template pads a string beyond {} bytes", max_string_bytes);
   }
-  return has_letter;
+  // As str.center(): the odd one goes to the left where the width is odd.
+  std::int64_t before = sides == Sides::left ? missing : 0;
+  if (sides == Sides::both) before = missing / 2 + (missing & width & 1);
+  TextBuilder out(budget);
+  for (std::int64_t i = 0; i < before; ++i) out.append(fill);
+  out.append(text);
+  for (std::int64_t i = before; i < missing; ++i) out.append(fill);
+  return out.finish();
 }
 
 Value replace(Budget& budget, const MarkedText& text, const MarkedText& old,

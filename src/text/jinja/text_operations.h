@@ -14,12 +14,13 @@ enum class Sides { both, left, right };
 // Without `characters`, whitespace.
 Value strip(Budget& budget, const MarkedText& text, const MarkedText* characters, Sides sides);
 
-// `titled` is str.title(), `titled_words` the filter `title`, which splits words elsewhere.
-enum class LetterCase { upper, lower, capitalized, titled, titled_words };
-// ASCII letters; throws Error{unsupported} where the text has a letter beyond ASCII that the
-// mapping could change.
-Value change_case(Budget& budget, const MarkedText& text, LetterCase letter_case);
-bool has_case(const MarkedText& text, LetterCase letter_case);  // upper or lower: str.isupper ...
+// "&", "<", ">" and quotes as HTML's entities: Jinja's `escape`.
+Value escape(Budget& budget, const MarkedText& text);
+
+// Spaces, or `fill` (one character), on the sides that str.ljust(), center() and rjust() pad, up to
+// `width` characters.
+Value pad(Budget& budget, const MarkedText& text, std::int64_t width, const MarkedText& fill,
+          Sides sides);
 
 // A negative count: all. An empty `old` stands before each character and at the end.
 Value replace(Budget& budget, const MarkedText& text, const MarkedText& old,

@@ -42,24 +42,40 @@ bool is_python_line_end(char32_t character) {
          character == 0x85 || character == 0x2028 || character == 0x2029;
 }
 
-bool is_python_printable(char32_t character) {
-  struct Range {
-    char32_t first;
-    char32_t last;
-  };
-  // Controls, separators other than the space, format characters, private use, noncharacters.
-  static constexpr Range not_printable[] = {
-      {0x00, 0x1F},       {0x7F, 0xA0},       {0xAD, 0xAD},       {0x600, 0x605},
-      {0x61C, 0x61C},     {0x6DD, 0x6DD},     {0x70F, 0x70F},     {0x890, 0x891},
-      {0x8E2, 0x8E2},     {0x1680, 0x1680},   {0x180E, 0x180E},   {0x2000, 0x200F},
-      {0x2028, 0x202F},   {0x205F, 0x206F},   {0x3000, 0x3000},   {0xD800, 0xF8FF},
-      {0xFEFF, 0xFEFF},   {0xFFF0, 0xFFFB},   {0xFFFE, 0xFFFF},   {0x110BD, 0x110BD},
-      {0x110CD, 0x110CD}, {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
-      {0x1FFFE, 0x1FFFF}, {0x2FFFE, 0x2FFFF}, {0x3FFFE, 0xE00FF}, {0xE01F0, 0x10FFFF},
-  };
-  return std::none_of(std::begin(not_printable), std::end(not_printable), [&](const Range& range) {
-    return range.first <= character && character <= range.last;
-  });
+bool has_flag(char32_t character, CharacterFlag flag) {
+  constexpr std::uint32_t flag_mask = (1u << character_flag_bits) - 1;
+  const auto runs = character_flag_runs();
+  // The first run that begins after the character; the first of all begins at 0.
+  const auto after =
+      std::upper_bound(runs.begin(), runs.end(), character << character_flag_bits | flag_mask);
+  return (*(after - 1) & static_cast<std::uint32_t>(flag)) != 0;
+}
+
+bool append_mapped(char32_t character, CaseMapping mapping, std::string& out) {
+  const auto column = static_cast<std::size_t>(mapping);
+  const auto ranges = case_ranges();
+  auto range = std::upper_bound(
+      ranges.begin(), ranges.end(), character,
+      [](char32_t value, const CaseRange& candidate) { return value < candidate.first; });
+  // Two ranges may interleave: upper and lower letters in turn.
+  for (int i = 0; i < 2 && range != ranges.begin(); ++i) {
+    --range;
+    if (character > range->last || (character - range->first) % range->stride != 0) continue;
+    const std::int32_t difference = range->differences[column];
+    if (difference == 0) return false;
+    append_utf8(static_cast<char32_t>(static_cast<std::int64_t>(character) + difference), out);
+    return true;
+  }
+  const auto cases = long_cases();
+  const auto found = std::lower_bound(
+      cases.begin(), cases.end(), character,
+      [](const LongCase& candidate, char32_t value) { return candidate.character < value; });
+  if (found == cases.end() || found->character != character) return false;
+  const std::string_view mapped = found->mapped[column];
+  if (mapped.size() == character_bytes(mapped[0]) && decode_at(mapped, 0) == character)
+    return false;
+  out.append(mapped);
+  return true;
 }
 
 }  // namespace octet::jinja

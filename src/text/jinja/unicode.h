@@ -1,10 +1,12 @@
-// Offsets of characters and the character classes of Python's str, as far as templates need them.
+// Offsets of characters, and what Python's str knows of each.
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 #include "core/utf8.h"
+#include "text/jinja/character_tables.h"
 
 namespace octet::jinja {
 
@@ -25,8 +27,10 @@ std::size_t previous_character(std::string_view text, std::size_t offset);
 
 bool is_python_space(char32_t character);     // str.isspace, the \s of re, str.strip()
 bool is_python_line_end(char32_t character);  // str.splitlines
-// What repr() prints as it is. Exact for ASCII and Latin-1; beyond, unassigned characters count as
-// printable, since telling them apart needs the whole Unicode database.
-bool is_python_printable(char32_t character);
+
+bool has_flag(char32_t character, CharacterFlag flag);
+
+// Appends what the character maps to; false, and nothing appended, where that is itself.
+bool append_mapped(char32_t character, CaseMapping mapping, std::string& out);
 
 }  // namespace octet::jinja

@@ -42,7 +42,9 @@ bool is_sequence(ListKind kind) {
 
 bool equal_lists(const ListObject& left, const ListObject& right, Budget& budget) {
   if (&left == &right) return true;
-  if (left.kind != right.kind || !is_sequence(left.kind)) return false;
+  if (plain_kind(left.kind) != plain_kind(right.kind) || !is_sequence(plain_kind(left.kind))) {
+    return false;
+  }
   return std::equal(left.items.begin(), left.items.end(), right.items.begin(), right.items.end(),
                     [&](const Value& a, const Value& b) { return equal(a, b, budget); });
 }
@@ -80,6 +82,11 @@ Value Value::dict(std::vector<DictEntry> entries) {
 const MarkedText* Value::text() const {
   const StringPointer* string = get_if<StringPointer>();
   return string == nullptr ? nullptr : &(*string)->text;
+}
+
+bool Value::is_markup() const {
+  const StringPointer* string = get_if<StringPointer>();
+  return string != nullptr && (*string)->markup;
 }
 
 const ListObject* Value::as_list() const {
@@ -121,6 +128,8 @@ const char* Value::type_name() const {
         return "list";
       case ListKind::tuple:
         return "tuple";
+      case ListKind::group:
+        return "_GroupTuple";
       case ListKind::range:
         return "range";
       case ListKind::generator:
@@ -207,6 +216,14 @@ bool is_true(const Value& value) {
   return !value.is_undefined() && !value.is_none();
 }
 
+bool is_list_or_tuple(const Value& value) {
+  const ListObject* list = value.as_list();
+  return list != nullptr && (list->kind == ListKind::list || list->kind == ListKind::tuple ||
+                             list->kind == ListKind::group);
+}
+
+ListKind plain_kind(ListKind kind) { return kind == ListKind::group ? ListKind::tuple : kind; }
+
 bool equal(const Value& left, const Value& right, Budget& budget) {
   budget.step();
   if (left.as_number() && right.as_number()) return order_numbers(left, right) == 0;
@@ -244,8 +261,8 @@ std::partial_ordering order(const Value& left, const Value& right, Budget& budge
   }
   const ListObject* left_list = left.as_list();
   const ListObject* right_list = right.as_list();
-  if (left_list != nullptr && right_list != nullptr && left_list->kind == right_list->kind &&
-      (left_list->kind == ListKind::list || left_list->kind == ListKind::tuple)) {
+  if (is_list_or_tuple(left) && is_list_or_tuple(right) &&
+      plain_kind(left_list->kind) == plain_kind(right_list->kind)) {
     const std::size_t common = std::min(left_list->items.size(), right_list->items.size());
     for (std::size_t i = 0; i < common; ++i) {
       if (!equal(left_list->items[i], right_list->items[i], budget)) {

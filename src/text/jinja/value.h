@@ -21,6 +21,8 @@ class Budget;
 class Value;
 struct BuiltinFunction;
 struct BuiltinMethod;
+struct ForStatement;
+struct Scope;
 class DictObject;
 struct StringObject;
 struct ListObject;
@@ -63,7 +65,8 @@ class Charge {
   std::size_t bytes_ = 0;
 };
 
-enum class ListKind { list, tuple, range, generator, dict_keys, dict_values, dict_items };
+// `group` is a tuple of the filter `groupby`, whose two items have names as well.
+enum class ListKind { list, tuple, group, range, generator, dict_keys, dict_values, dict_items };
 
 // Values are immutable and shared, namespaces aside: these belong to the rendering, so that no
 // cycle of references can form.
@@ -99,6 +102,7 @@ class Value {
   bool is_undefined() const { return is<Undefined>(); }
   bool is_none() const { return is<None>(); }
   const MarkedText* text() const;     // null for anything but a string
+  bool is_markup() const;             // see StringObject
   const ListObject* as_list() const;  // null for anything but a list, of any kind
   const DictObject* as_dict() const;
   std::optional<std::int64_t> as_integer() const;  // of a boolean too, as in Python
@@ -116,6 +120,9 @@ class Value {
 struct StringObject {
   MarkedText text;
   Charge charge;
+  // Python's Markup, which the filters `safe` and `escape` give: text joined to it by "+" is
+  // escaped, as by most of its methods.
+  bool markup = false;
 };
 
 struct ListObject {
@@ -161,7 +168,10 @@ struct NamespaceObject {
 struct LoopObject {
   ListPointer items;
   mutable std::size_t index = 0;
-  int nesting = 0;  // loops around this one
+  // Of a recursive loop: what calling it runs, and the scope around it, which may be gone by then.
+  const ForStatement* statement = nullptr;  // none: it is not recursive
+  std::weak_ptr<const Scope> scope;
+  int recursion = 0;  // calls of the loop around this one
   Charge charge;
 };
 
@@ -173,6 +183,10 @@ struct MethodObject {
 };
 
 bool is_true(const Value& value);
+
+bool is_list_or_tuple(const Value& value);
+// The kind of a part of a list, or of two joined: a group's is a tuple.
+ListKind plain_kind(ListKind kind);
 
 // Python's == and its order; both walk nested values at a cost in steps. order() throws
 // Error{bad_input} for types that Python does not order.
