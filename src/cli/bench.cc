@@ -201,6 +201,7 @@ void add_bench(CLI::App& program, CommandAction* run) {
   bench->require_subcommand(1);
   add_bench_cpu(*bench, run);
   add_bench_serve(*bench, run);
+  add_bench_linear(*bench, run);
   CLI::App* command =
       bench->add_subcommand("attention", "Attention over the paged cache on an NVIDIA GPU");
   const auto flags = std::make_shared<AttentionFlags>();

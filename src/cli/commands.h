@@ -20,6 +20,7 @@ void add_calibrate(CLI::App& program, CommandAction* run);
 void add_bench(CLI::App& program, CommandAction* run);
 // Subcommands of bench.
 void add_bench_cpu(CLI::App& bench, CommandAction* run);
+void add_bench_linear(CLI::App& bench, CommandAction* run);
 void add_bench_serve(CLI::App& bench, CommandAction* run);
 
 }  // namespace octet

@@ -1,0 +1,21 @@
+#include "ops/linear/linear_stream.cuh"
+
+namespace octet {
+
+LinearStreamKernel linear_stream_kernel_plain(DataType dtype, bool block_scales, bool wide) {
+  switch (dtype) {
+    case DataType::float32:
+      return make_linear_stream_kernel<DataType::float32>(wide);
+    case DataType::float16:
+      return make_linear_stream_kernel<DataType::float16>(wide);
+    case DataType::bfloat16:
+      return make_linear_stream_kernel<DataType::bfloat16>(wide);
+    case DataType::float8_e4m3:
+      return block_scales ? make_linear_stream_kernel<DataType::float8_e4m3, true>(wide)
+                          : make_linear_stream_kernel<DataType::float8_e4m3>(wide);
+    default:
+      return {};
+  }
+}
+
+}  // namespace octet
