@@ -3,7 +3,7 @@
 # /usr/local/cuda; otherwise installs it where apt knows the toolkit's packages.
 set -euo pipefail
 
-packages=(cuda-nvcc-13-0 cuda-cudart-dev-13-0)
+packages=(cuda-nvcc-13-0 cuda-cudart-dev-13-0 libcublas-dev-13-0)
 
 say() { printf 'cuda: %s\n' "$*" >&2; }
 

@@ -2,6 +2,7 @@
 
 #include "bench/sustained.h"
 #include "bench/weight_read_rate.h"
+#include "core/cuda/check.h"
 #include "core/cuda/ptx.cuh"
 
 namespace octet {

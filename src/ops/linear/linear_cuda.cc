@@ -227,7 +227,7 @@ void linear_cuda(const CudaLaunch& launch, LinearCudaWorkspace& workspace,
   validate(args);
   if (args.rows == 0) return;
   for (const DeviceMatrixPart& part : args.weight->parts) {
-    const bool library = args.rows > linear_stream_most_rows;
+    const bool library = args.rows > linear_cuda_streamed_rows;
     if (library && multiply_part(launch, workspace.contents(), args, part)) continue;
     stream_rows(launch, args, part);
   }

@@ -231,8 +231,8 @@ TEST_P(LinearGpu, DecodesRowsExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllTypes, LinearGpu, testing::ValuesIn(all_data_types),
-                         [](const testing::TestParamInfo<DataType>& info) {
-                           return std::string(traits_of(info.param).name);
+                         [](const testing::TestParamInfo<DataType>& parameter) {
+                           return std::string(traits_of(parameter.param).name);
                          });
 
 // --- Scales of FP8, and matrices of several tensors.
