@@ -26,13 +26,13 @@ enum class SampleStatus : std::int32_t {
 
 inline constexpr int sample_candidates = 8192;
 
-// tokens[i] is chosen from row row_ids[i] (null: row i) of logits, [.., vocabulary] float32, by
-// parameters[i]; -1 where statuses[i] is not SampleStatus::chosen. All arrays are on the device, so
-// that a captured launch follows what is written there. Weights are the bits that engine/sampler's
-// portable_exp gives, and sums are exact (in units of 2^-45 of the likeliest token's weight), so
-// that a draw is the host's but for draws within 2^-28 of the border between two tokens.
-// Throws Error{internal} for missing arrays and negative extents, Error{unsupported} for a
-// vocabulary beyond 2^18 (262144) tokens.
+// tokens[i] is chosen from row row_ids[i] (null: row i; negative: padding, nothing is written) of
+// logits, [.., vocabulary] float32, by parameters[i]; -1 where statuses[i] is not
+// SampleStatus::chosen. All arrays are on the device, so that a captured launch follows what is
+// written there. Weights are the bits that engine/sampler's portable_exp gives, and sums are exact
+// (in units of 2^-45 of the likeliest token's weight), so that a draw is the host's but for draws
+// within 2^-28 of the border between two tokens. Throws Error{internal} for missing arrays and
+// negative extents, Error{unsupported} for a vocabulary beyond 2^18 (262144) tokens.
 struct SampleCudaArgs {
   const float* logits = nullptr;
   std::int64_t logits_stride = 0;
