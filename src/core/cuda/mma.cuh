@@ -52,7 +52,8 @@ __device__ __forceinline__ std::uint32_t transpose_8x8(std::uint32_t pair) {
   return transposed;
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i names row i % 8 of matrix i / 8.
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i names row i % 8 of matrix i
+// / 8.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&to)[4], std::uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -101,8 +102,8 @@ struct E4m3Codes {
     // NaN's code needs a look of its own.
     const auto pair = [](std::uint32_t spread) {  // a code in the upper byte of each half
       const std::uint32_t bits = (spread & 0x80008000u) | ((spread & 0x7F007F00u) >> 1);
-      const __half2 scaled = __hmul2(*reinterpret_cast<const __half2*>(&bits),
-                                     __floats2half2_rn(256.0f, 256.0f));
+      const __half2 scaled =
+          __hmul2(*reinterpret_cast<const __half2*>(&bits), __floats2half2_rn(256.0f, 256.0f));
       std::uint32_t value = *reinterpret_cast<const std::uint32_t*>(&scaled);
       if ((spread & 0x7F00u) == 0x7F00u) value |= 0x7E00u;
       if ((spread & 0x7F000000u) == 0x7F000000u) value |= 0x7E000000u;
@@ -118,8 +119,8 @@ struct Int8Codes {
     // 0x6400 + u is the float16 1024 + u; u = code + 128.
     const std::uint32_t shifted = codes ^ 0x80808080u;
     const auto pair = [](std::uint32_t bits) {
-      const __half2 value = __hsub2(*reinterpret_cast<const __half2*>(&bits),
-                                    __floats2half2_rn(1152.0f, 1152.0f));
+      const __half2 value =
+          __hsub2(*reinterpret_cast<const __half2*>(&bits), __floats2half2_rn(1152.0f, 1152.0f));
       return *reinterpret_cast<const std::uint32_t*>(&value);
     };
     return make_uint2(pair(__byte_perm(shifted, 0x64646464u, 0x4140)),
