@@ -18,7 +18,7 @@ demo_model := models/SmolLM2-135M-Instruct.Q4_1.gguf
 LINT_FILES ?= $$(git ls-files 'src/*.cc' ':!*_cuda.cc'; git ls-files 'src/*_without_cuda.cc')
 clang_format := git ls-files -z '*.cc' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format-14
 
-.PHONY: help build cuda test-gpu model models demo benchmarks accuracy oracle test test-page test-asan test-tsan fuzz format check-format lint clean
+.PHONY: help build cuda test-gpu model models demo benchmarks accuracy oracle test test-night test-page test-asan test-tsan fuzz format check-format lint clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z -]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -71,6 +71,11 @@ test: models ## build and run all the tests
 	cmake --preset release
 	cmake --build build -j $(JOBS)
 	ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS)
+
+# What may take hours: for 600 and 400 prompts 10,000, and every answer under pressure also alone.
+test-night: test ## the tests of memory and pressure again, with many more requests
+	OCTET_NIGHT=1 ctest --test-dir build --output-on-failure --no-tests=error -V \
+	  -R 'PressureTest|PrefixCacheTest|server.memory_test'
 
 test-page: build model ## the chat page in a headless Chromium
 	@tools/install_packages.sh browser

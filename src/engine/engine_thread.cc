@@ -133,7 +133,6 @@ void EngineThread::run() {
     } catch (...) {
       become_unhealthy("the model's step failed and gave no reason");
     }
-    publish();
     finish_drain();
   }
 }
@@ -146,6 +145,7 @@ void EngineThread::work() {
   }
   if (reason.empty()) {
     engine_->step(&events_);
+    publish();
     deliver();
   } else {  // submitted just before
     end_all(FinishReason::error, reason);
@@ -200,6 +200,7 @@ void EngineThread::become_unhealthy(const std::string& reason) {
 // The events of a step that failed half-way come first: some requests ended in it.
 void EngineThread::end_all(FinishReason reason, const std::string& message) {
   engine_->end_all(reason, message, &events_);
+  publish();
   deliver();
 }
 
@@ -218,15 +219,20 @@ void EngineThread::deliver() {
     if (ended) sinks_.erase(found);
   }
   events_.clear();
-  deliver_seconds_ += std::chrono::duration<double>(EngineClock::now() - start).count();
+  const double seconds = std::chrono::duration<double>(EngineClock::now() - start).count();
+  const std::lock_guard lock(mutex_);
+  stats_.times.deliver += seconds;
 }
 
+// Before what happened is delivered: whoever hears of an answer's end finds it counted, its pages
+// free and its place in the queue too.
 void EngineThread::publish() {
   EngineStats stats = engine_->stats();
-  stats.times.deliver = deliver_seconds_;
   const std::lock_guard lock(mutex_);
+  stats.times.deliver = stats_.times.deliver;
   stats_ = std::move(stats);
   live_ = stats_.running + stats_.waiting;
+  idle_ = live_ == 0;
   progress_ = EngineClock::now();
 }
 

@@ -94,7 +94,6 @@ class EngineThread {
   std::unordered_map<RequestId, TokenSink> sinks_;
   Inbox taken_;
   std::vector<TokenEvent> events_;  // not yet delivered
-  double deliver_seconds_ = 0;
 
   // Under the mutex.
   mutable std::mutex mutex_;

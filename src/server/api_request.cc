@@ -131,6 +131,12 @@ DetokenizeRequest parse_detokenize_request(std::string_view body, const RequestL
   DetokenizeRequest request;
   request.model = fields.string("model");
   request.tokens = read_token_ids(fields.require("tokens"), "tokens", limits);
+  // Two bytes of a request can be a token of a hundred: 16 MB would become a gigabyte of text.
+  if (static_cast<std::int64_t>(request.tokens.size()) > limits.max_model_len) {
+    fail_field("tokens", fmt::format("tokens holds {} token ids, expected at most {}, the model's "
+                                     "context",
+                                     request.tokens.size(), limits.max_model_len));
+  }
   fields.finish();
   return request;
 }

@@ -250,6 +250,10 @@ std::optional<HttpResponse> ApiService::refuse(const HttpRequest& head) {
     return error(415, fmt::format("Content-Type is {}, expected application/json",
                                   printable(head.content_type)));
   }
+  if (!head.content_encoding.empty() && head.content_encoding != "identity") {
+    return error(415, fmt::format("Content-Encoding is {}, expected a body without one",
+                                  printable(head.content_encoding)));
+  }
   if (draining_) return error(503, "the server is shutting down");
   return std::nullopt;
 }

@@ -53,6 +53,7 @@ HttpRequest request_of(const HttpHead& head) {
   request.origin = field_of(head, "origin");
   request.authorization = field_of(head, "authorization");
   request.content_type = field_of(head, "content-type");
+  request.content_encoding = field_of(head, "content-encoding");
   request.asked_method = field_of(head, "access-control-request-method");
   return request;
 }

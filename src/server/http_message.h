@@ -17,6 +17,7 @@ struct HttpRequest {
   std::string origin;
   std::string authorization;
   std::string content_type;
+  std::string content_encoding;
   std::string asked_method;  // of a preflight: Access-Control-Request-Method
   std::string body;
 };

@@ -10,6 +10,7 @@ std::string openapi_document(const ApiOptions& options) {
   document["info"]["version"] = options.version;
   Json& schemas = document["components"]["schemas"];
   schemas["TokenId"]["maximum"] = options.limits.vocabulary_size - 1;
+  schemas["DetokenizeRequest"]["properties"]["tokens"]["maxItems"] = options.limits.max_model_len;
   Json names = Json::array();
   for (const std::string& name : options.model_names) names.push_back(name);
   names.push_back(nullptr);

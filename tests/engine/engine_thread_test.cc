@@ -368,6 +368,23 @@ TEST_F(EngineThreadTest, ASinkMayCallTheEngine) {
   EXPECT_EQ(settled(*engine).finished_cancelled, 1);
 }
 
+TEST_F(EngineThreadTest, WhoHearsOfAnAnswersEndFindsItCountedAndItsPlaceFree) {
+  const auto engine = start(1, 0);
+  Reader second;
+  std::promise<EngineStats> at_end;
+  engine->submit(request(1, 10, 3), [&](TokenEvent&& event) {
+    if (event.finished == FinishReason::none) return;
+    at_end.set_value(engine->stats());
+    EXPECT_EQ(engine->submit(request(2, 10, 2), second.sink()).admission, Admission::accepted);
+  });
+  const EngineStats stats = at_end.get_future().get();
+  EXPECT_EQ(stats.running + stats.waiting, 0);
+  EXPECT_EQ(stats.finished_length, 1);
+  EXPECT_EQ(stats.generated_tokens, 3);
+  EXPECT_EQ(stats.kv_usage, 0.0);
+  EXPECT_EQ(second.wait_for_end().finished, FinishReason::length);
+}
+
 TEST_F(EngineThreadTest, AStepThatHangsShowsInTheStatistics) {
   Gate gate(*model_);
   const auto engine = start();

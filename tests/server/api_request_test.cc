@@ -248,6 +248,11 @@ TEST(ApiRequest, Tokenize) {
             (std::vector<TokenId>{1, 2}));
   EXPECT_EQ(refusal([] { parse_detokenize_request(R"({"tokens":[300]})", limits); }).param(),
             "tokens");
+  std::string many = R"({"tokens":[1)";
+  for (std::int64_t i = 1; i < limits.max_model_len; ++i) many += ",1";
+  EXPECT_EQ(static_cast<std::int64_t>(parse_detokenize_request(many + "]}", limits).tokens.size()),
+            limits.max_model_len);
+  EXPECT_EQ(refusal([&] { parse_detokenize_request(many + ",1]}", limits); }).param(), "tokens");
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ class Hostile(unittest.TestCase):
         self.refused({"prompt": "a" * 8_000_000})
         self.refused({"messages": [{"role": "user", "content": "a"}] * 300_000},
                      "/v1/chat/completions")
+        self.refused({"tokens": [7] * 4_000_000}, "/detokenize")
+        self.refused({"prompt": "a b " * 3_900_000, "return_token_strs": True}, "/tokenize")
 
     def test_a_flood_of_heads(self):
         for more in ("A: " + "b" * 1_000_000 + "\r\n", "A: b\r\n" * 200_000):

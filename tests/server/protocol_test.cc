@@ -44,6 +44,13 @@ TEST(Protocol, NamesWhatIsNotThere) {
   EXPECT_EQ(status_of(running.ask("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: "
                                   "text/plain\r\nContent-Length: 2\r\n\r\n{}")),
             415);
+  const std::string packed = running.ask(
+      post_text("/v1/completions", short_completion, "Content-Encoding: gzip\r\n" + close_line));
+  EXPECT_EQ(status_of(packed), 415);
+  EXPECT_NE(packed.find("gzip"), std::string::npos) << packed;
+  EXPECT_EQ(status_of(running.ask(post_text("/v1/completions", short_completion,
+                                            "Content-Encoding: identity\r\n" + close_line))),
+            200);
 }
 
 TEST(Protocol, ConnectionIsKeptAndPipelinedRequestsAreAnsweredInOrder) {
