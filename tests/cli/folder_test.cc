@@ -1,54 +1,18 @@
 // Hugging Face folders from the command line.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include <gtest/gtest.h>
 
+#include "cli/letter_folder.h"
 #include "support/run_program.h"
 #include "support/test_models.h"
 
 namespace octet {
 namespace {
 
-// The small random llama with a tokenizer beside it: the letters are tokens 3 to 28, a space is 29.
-class FolderCliTest : public ::testing::Test {
+class FolderCliTest : public LetterFolderTest {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              ("octet_folder_test_" + std::to_string(getpid()) + "_" +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    std::filesystem::copy(data_path("models/folders/llama_bf16"), folder_);
-    Json tokenizer = {
-        {"model",
-         {{"type", "BPE"}, {"vocab", {{"?", 0}, {"\u0120", 29}}}, {"merges", Json::array()}}},
-        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-        {"decoder", {{"type", "ByteLevel"}}},
-        {"added_tokens", Json::array()}};
-    for (char letter = 'a'; letter <= 'z'; ++letter) {
-      tokenizer["model"]["vocab"][std::string(1, letter)] = letter - 'a' + 3;
-    }
-    for (const auto& [text, id] : {std::pair("<s>", 1), std::pair("</s>", 2)}) {
-      tokenizer["added_tokens"].push_back({{"id", id},
-                                           {"content", text},
-                                           {"special", true},
-                                           {"single_word", false},
-                                           {"lstrip", false},
-                                           {"rstrip", false},
-                                           {"normalized", false}});
-    }
-    write("tokenizer.json", tokenizer);
-    write("tokenizer_config.json",
-          {{"bos_token", "<s>"},
-           {"eos_token", "</s>"},
-           {"chat_template", "<s>{% for m in messages %}{{ m.content }} {% endfor %}"}});
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  void write(const std::string& name, const Json& value) const {
-    std::ofstream(folder_ / name) << dump_json(value);
-  }
-
   Json generate(const std::vector<std::string>& more) const {
     std::vector<std::string> arguments = {"generate",     "--model", folder_.string(), "--json",
                                           "--max-tokens", "3",       "--ignore-eos"};
@@ -57,8 +21,6 @@ class FolderCliTest : public ::testing::Test {
     EXPECT_EQ(result.status, 0) << result.err;
     return parse_json(result.out, "the report");
   }
-
-  std::filesystem::path folder_;
 };
 
 TEST_F(FolderCliTest, GenerateAnswersAsTheModelDoes) {
@@ -90,8 +52,8 @@ TEST_F(FolderCliTest, AFolderWithoutATokenizerIsRefused) {
 }
 
 TEST_F(FolderCliTest, MoreTokensThanTheEmbeddingHasRowsAreRefused) {
-  Json tokenizer = parse_json(read_file((folder_ / "tokenizer.json").string()), "tokenizer.json");
-  for (int id = 30; id < 70; ++id) tokenizer["model"]["vocab"]["q" + std::to_string(id)] = id;
+  Json tokenizer = read("tokenizer.json");
+  for (int id = 30; id < 70; ++id) tokenizer["model"]["vocab"][fmt::format("q{}", id)] = id;
   write("tokenizer.json", tokenizer);
   const ProgramResult result =
       run_octet({"generate", "--model", folder_.string(), "--prompt", "hi"});
