@@ -184,6 +184,9 @@ void run_bench_cpu(BenchCpuFlags flags) {
                     flags.attention_rows, flags.attention_context);
   }
   Report report;
+  if (flags.machine.device == "cuda") {
+    throw_unsupported("--device cuda: bench cpu measures the CPU; bench step measures a GPU");
+  }
   flags.machine.apply_to(&report.engine);
   ThreadPool pool(report.engine.threads);
   report.threads = pool.size();

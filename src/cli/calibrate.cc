@@ -119,7 +119,9 @@ std::string as_text(const Calibration& calibration, const CalibrateFlags& flags)
 void run_calibrate(CalibrateFlags flags) {
   flags.options.per_head = flags.granularity == "head";
   EngineOptions machine;
-  flags.machine.apply_to(&machine);
+  if (flags.machine.apply_to(&machine) == Device::cuda && flags.machine.device == "cuda") {
+    throw_unsupported("--device cuda: ranges are taken on the CPU; expected auto or cpu");
+  }
   LoadedModel loaded = open_model(flags.model);
   std::vector<std::vector<TokenId>> texts;
   std::int64_t total = 0;

@@ -228,7 +228,7 @@ void run_chat(const ChatFlags& flags) {
   if (flags.system) require_utf8("--system", *flags.system);
   check_kv_policy_options(flags.cache.policy);
   EngineOptions options;
-  flags.machine.apply_to(&options);
+  const Device device = flags.machine.apply_to(&options);
   options.cache = flags.cache.policy;
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   options.max_model_len = flags.max_model_len;
@@ -236,8 +236,10 @@ void run_chat(const ChatFlags& flags) {
 
   LoadedModel loaded = open_model(flags.model);
   ChatTemplate chat_template = read_chat_template(loaded);
-  load_weights(&loaded, flags.max_model_len > 0 ? flags.max_model_len
-                                                : std::numeric_limits<std::int64_t>::max());
+  load_weights(
+      &loaded,
+      flags.max_model_len > 0 ? flags.max_model_len : std::numeric_limits<std::int64_t>::max(),
+      device);
   ChatSession session(loaded, std::move(chat_template), options, flags.sampling);
   session.set_system(flags.system);
   const InterruptCounter interrupts;

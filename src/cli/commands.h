@@ -22,5 +22,6 @@ void add_bench(CLI::App& program, CommandAction* run);
 void add_bench_cpu(CLI::App& bench, CommandAction* run);
 void add_bench_linear(CLI::App& bench, CommandAction* run);
 void add_bench_serve(CLI::App& bench, CommandAction* run);
+void add_bench_step(CLI::App& bench, CommandAction* run);
 
 }  // namespace octet

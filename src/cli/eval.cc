@@ -28,9 +28,8 @@ struct KlFlags {
   std::int64_t context = 0;
   std::string reference = "float32";
   CacheFlags cache;
-  // Float32 arithmetic unless told, so that only the cache differs.
-  MachineFlags machine{
-      .dtype = "float32", .device = "auto", .instruction_set = "auto", .threads = 0};
+  // On the CPU float32 arithmetic unless told, so that only the cache differs.
+  MachineFlags machine;
   bool json = false;
 };
 
@@ -80,7 +79,8 @@ std::string as_text(const KlReport& report, const std::string& candidate,
 
 void run_kl(const KlFlags& flags) {
   EngineOptions options;
-  flags.machine.apply_to(&options);
+  const Device device = flags.machine.apply_to(&options);
+  if (flags.machine.dtype == "auto") options.arithmetic = Arithmetic::float32;
   options.cache = flags.cache.policy;
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   options.limits.max_sequences = 1;
@@ -97,7 +97,8 @@ void run_kl(const KlFlags& flags) {
   std::vector<TokenId> tokens = encode_raw(*loaded.tokenizer, text);
   if (tokens.empty()) throw_bad_input("{}: holds no text", flags.text);
   const auto text_tokens = static_cast<std::int64_t>(tokens.size());
-  load_weights(&loaded, flags.context > 0 ? std::min(flags.context, text_tokens) : text_tokens);
+  load_weights(&loaded, flags.context > 0 ? std::min(flags.context, text_tokens) : text_tokens,
+               device);
   const std::int64_t most = loaded.model->config().max_positions;
   if (flags.context > most) {
     throw_bad_input("--context is {}, and the model was made for {} tokens", flags.context, most);
@@ -107,7 +108,9 @@ void run_kl(const KlFlags& flags) {
   options.max_model_len = count;
   reference_options.max_model_len = count;
 
-  EngineCore reference(loaded.model, reference_options);
+  // A GPU keeps no float32: that reference is the CPU's, in float32 throughout.
+  const bool exact = flags.reference == "float32";
+  EngineCore reference(exact ? model_on_cpu(loaded.model) : loaded.model, reference_options);
   EngineCore candidate(loaded.model, with_key_means(options, loaded.model, *loaded.tokenizer));
   Progress progress("eval kl", count);
   const KlReport report =

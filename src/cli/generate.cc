@@ -135,7 +135,7 @@ void run_generate(const GenerateFlags& flags) {
   // Every flag is checked before the work starts.
   parse_prefill_chunk(flags.prefill_chunk);
   EngineOptions probe;
-  flags.machine.apply_to(&probe);
+  const Device device = flags.machine.apply_to(&probe);
   check_kv_policy_options(flags.cache.policy);
 
   LoadedModel loaded = open_model(flags.model);
@@ -144,7 +144,8 @@ void run_generate(const GenerateFlags& flags) {
   request.sampling = flags.sampling;
   const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  load_weights(&loaded, prompt_tokens + std::min(flags.sampling.max_tokens, most - prompt_tokens));
+  load_weights(&loaded, prompt_tokens + std::min(flags.sampling.max_tokens, most - prompt_tokens),
+               device);
   const std::int64_t made_for = loaded.model->config().max_positions;
   if (flags.max_model_len > made_for) {
     throw_bad_input("--max-model-len is {}, and the model was made for {} tokens",

@@ -107,7 +107,7 @@ std::string GenerationReport::as_json(const Engine& engine) const {
   for (const auto& [formats, layers] : count_layers(core.policy())) {
     cache["layers"][formats] = layers;
   }
-  object["device"] = "cpu";
+  object["device"] = name_of(core.model().device());
   object["threads"] = core.context().pool->size();
   object["instruction_set"] = name_of(core.context().instruction_set);
   return dump_json(object);

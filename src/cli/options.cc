@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/progress.h"
 #include "core/cuda/device.h"
 #include "core/error.h"
 #include "engine/key_means.h"
@@ -80,7 +81,23 @@ void MachineFlags::add_to(CLI::App& command) {
           "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16")
       ->capture_default_str()
       ->group(group);
-  command.add_option("--device", device, "auto, cpu or cuda")->capture_default_str()->group(group);
+  command
+      .add_option("--device", device,
+                  "auto (a GPU where one can be had, else the CPU), cpu or cuda")
+      ->capture_default_str()
+      ->group(group);
+  add_number(command, "--gpu-memory-utilization", &gpu_memory_utilization,
+             "Share of the GPU's memory, free beside weights and scratch, that the cache may take")
+      ->default_str("0.9")
+      ->group(group);
+  command.add_option("--cuda-graphs", cuda_graphs, "Replay decode steps as CUDA graphs: on or off")
+      ->capture_default_str()
+      ->group(group);
+  add_cpu_to(command);
+}
+
+void MachineFlags::add_cpu_to(CLI::App& command) {
+  const std::string group = "Machine";
   command.add_option("--instruction-set", instruction_set, "auto, or one that --version lists")
       ->capture_default_str()
       ->group(group);
@@ -89,16 +106,33 @@ void MachineFlags::add_to(CLI::App& command) {
       ->group(group);
 }
 
-void MachineFlags::apply_to(EngineOptions* options) const {
-  if (device == "cuda") {
-    const std::string reason = cuda_unavailable_reason();
-    throw_unsupported(
-        "--device cuda: {}; expected auto or cpu",
-        reason.empty() ? "models do not run on a GPU yet, attention's benchmark does" : reason);
-  }
-  if (device != "auto" && device != "cpu") {
+Device MachineFlags::chosen_device() const {
+  if (device == "cpu") return Device::cpu;
+  if (device != "auto" && device != "cuda") {
     throw_bad_input("--device {}: expected auto, cpu or cuda", device);
   }
+  const std::string reason = cuda_unavailable_reason();
+  if (reason.empty()) return Device::cuda;
+  if (device == "cuda") throw_error(ErrorKind::device, "--device cuda: {}", reason);
+  return Device::cpu;
+}
+
+Device MachineFlags::apply_to(EngineOptions* options) const {
+  if (!(gpu_memory_utilization > 0 && gpu_memory_utilization <= 1)) {
+    throw_bad_input("--gpu-memory-utilization {}: expected a number above 0 and at most 1",
+                    gpu_memory_utilization);
+  }
+  if (cuda_graphs != "on" && cuda_graphs != "off") {
+    throw_bad_input("--cuda-graphs {}: expected on or off", cuda_graphs);
+  }
+  const Device chosen = dtype == "float32" && device == "auto" ? Device::cpu : chosen_device();
+  if (chosen == Device::cuda && dtype == "float32") {
+    throw_unsupported(
+        "--dtype float32: on a GPU activations are bfloat16; expected auto or "
+        "bfloat16, or --device cpu");
+  }
+  options->gpu_memory_utilization = gpu_memory_utilization;
+  options->cuda_graphs = cuda_graphs == "on";
   if (dtype == "bfloat16") {
     options->arithmetic = Arithmetic::bfloat16;
   } else if (dtype == "auto" || dtype == "float32") {
@@ -113,6 +147,16 @@ void MachineFlags::apply_to(EngineOptions* options) const {
     options->arithmetic = Arithmetic::bfloat16;
   }
   options->threads = threads;
+  return chosen;
+}
+
+std::string describe_device(const EngineCore& core) {
+  if (core.model().device() == Device::cuda) {
+    return fmt::format("cuda, {}, bfloat16 arithmetic", cuda_device_info().name);
+  }
+  return fmt::format("cpu, {} threads, {} kernels, {} arithmetic", core.context().pool->size(),
+                     name_of(core.context().instruction_set),
+                     core.context().arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32");
 }
 
 void add_model_flag(CLI::App& command, std::string* path) {
@@ -146,12 +190,20 @@ LoadedModel open_model(const std::string& path) {
   return loaded;
 }
 
-void load_weights(LoadedModel* loaded, std::int64_t positions) {
+void load_weights(LoadedModel* loaded, std::int64_t positions, Device device) {
   const auto start = std::chrono::steady_clock::now();
+  LoadOptions options;
+  options.device = device;
   // Key means are taken over a text of their own, however short the user's is.
-  loaded->model = load_model(
-      loaded->checkpoint,
-      positions > 0 ? std::max<std::int64_t>(positions, key_mean_piece_tokens) : positions);
+  options.max_positions =
+      positions > 0 ? std::max<std::int64_t>(positions, key_mean_piece_tokens) : positions;
+  std::optional<Progress> progress;
+  options.progress = [&](std::uint64_t done, std::uint64_t all) {
+    if (!progress) progress.emplace("loading", static_cast<std::int64_t>(all));
+    progress->update(static_cast<std::int64_t>(done));
+  };
+  loaded->model = load_model(loaded->checkpoint, options);
+  if (progress) progress->clear();
   const std::int64_t rows = loaded->model->config().vocabulary_size;
   const std::int64_t tokens = loaded->tokenizer->vocabulary_size();
   // More rows than tokens are padding; fewer would leave tokens that the model cannot read.

@@ -76,11 +76,22 @@ struct MachineFlags {
   std::string device = "auto";
   std::string instruction_set = "auto";
   int threads = 0;
+  double gpu_memory_utilization = 0.9;
+  std::string cuda_graphs = "on";
   void add_to(CLI::App& command);
+  // Without those of a GPU, for what runs on the CPU alone.
+  void add_cpu_to(CLI::App& command);
 
-  // Throws Error{bad_input} for unknown values and Error{unsupported} for what this build lacks.
-  void apply_to(EngineOptions* options) const;
+  // Throws Error{bad_input} for unknown values and Error{device} for a GPU that cannot be had.
+  // Returns where the model is to run.
+  Device apply_to(EngineOptions* options) const;
+
+ private:
+  Device chosen_device() const;
 };
+
+// "cpu, 8 threads, avx2 kernels, float32 arithmetic", "cuda, NVIDIA H200, bfloat16 arithmetic".
+std::string describe_device(const EngineCore& core);
 
 void add_model_flag(CLI::App& command, std::string* path);
 
@@ -95,7 +106,7 @@ struct LoadedModel {
 LoadedModel open_model(const std::string& path);
 // Adds the model, with tables for `positions` positions or for its whole context, whichever is
 // less: a file may claim a context of any length.
-void load_weights(LoadedModel* loaded, std::int64_t positions);
+void load_weights(LoadedModel* loaded, std::int64_t positions, Device device = Device::cpu);
 
 // The whole of a file, or of standard input for "-". Throws Error{bad_input} that names the file,
 // for what is not UTF-8 too; `limit` bounds what is read.

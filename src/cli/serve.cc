@@ -76,9 +76,9 @@ ServerOptions server_options(const ServeFlags& flags) {
   return options;
 }
 
-EngineOptions engine_options(const ServeFlags& flags) {
+EngineOptions engine_options(const ServeFlags& flags, Device* device) {
   EngineOptions options;
-  flags.machine.apply_to(&options);
+  *device = flags.machine.apply_to(&options);
   options.cache = flags.cache.policy;
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   if (flags.cache_pages > 0 && flags.cache.memory_bytes > 0) {
@@ -138,9 +138,7 @@ void log_start(const LoadedModel& loaded, const EngineCore& core, const ServedMo
   log_info(fmt::format("model {} ({}, {} layers, {} KV heads of {}), read in {:.1f} s",
                        printable(loaded.checkpoint.path()), config.family, config.layers,
                        config.kv_heads, config.head_dim, loaded.load_seconds));
-  log_info(fmt::format("device cpu, {} threads, {} kernels, {} arithmetic",
-                       core.context().pool->size(), name_of(core.context().instruction_set),
-                       core.context().arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32"));
+  log_info(fmt::format("device {}", describe_device(core)));
   log_info(fmt::format("KV cache {}: {}", core.policy().dtype_name, core.policy().summary()));
   const std::vector<KvLayerGeometry> geometry = config.kv_geometry();
   for (const std::string& group :
@@ -157,11 +155,12 @@ void run_serve(const ServeFlags& flags) {
   start_log(flags.log_level);
   ServerOptions options = server_options(flags);
   options.api.model_names = model_names(flags);
-  const EngineOptions for_engine = engine_options(flags);
+  Device device = Device::cpu;
+  const EngineOptions for_engine = engine_options(flags, &device);
   check_kv_policy_options(flags.cache.policy);  // every flag is checked before the work starts
 
   LoadedModel loaded = open_model(flags.model);
-  load_weights(&loaded, flags.max_model_len);
+  load_weights(&loaded, flags.max_model_len, device);
   std::optional<std::string> chat_template;
   if (loaded.chat_template) {
     chat_template = loaded.chat_template->text;

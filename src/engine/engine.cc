@@ -1,13 +1,13 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/cuda/device.h"
 #include "core/error.h"
 #include "core/memory_info.h"
 #include "engine/key_means.h"
@@ -77,16 +77,22 @@ std::size_t bytes_of_pages(const KvLayout& layout, std::int64_t pages) {
   return static_cast<std::size_t>(pages) * bytes;
 }
 
+std::size_t available_bytes(const EngineOptions& options, Device device) {
+  // Half, because the weights are mapped, not read yet, and will want memory too.
+  if (device == Device::cpu) return available_memory_bytes() / 2;
+  return static_cast<std::size_t>(options.gpu_memory_utilization *
+                                  static_cast<double>(free_device_bytes()));
+}
+
 std::size_t choose_arena_bytes(const KvLayout& layout, const EngineOptions& options,
-                               std::int64_t max_model_len) {
+                               std::int64_t max_model_len, Device device) {
   const std::int64_t chunk = options.limits.largest_chunk();
   const std::size_t one_text = arena_bytes_for(layout, max_model_len, 1, chunk);
   std::size_t bytes = options.kv_cache_pages != 0 ? bytes_of_pages(layout, options.kv_cache_pages)
                                                   : options.kv_cache_bytes;
   if (bytes == 0) {
-    // Half, because the weights are mapped, not read yet, and will want memory too.
     bytes = std::min(arena_bytes_for(layout, max_model_len, options.limits.max_sequences, chunk),
-                     available_memory_bytes() / 2);
+                     available_bytes(options, device));
   }
   if (bytes < one_text) {
     throw_error(ErrorKind::out_of_memory,
@@ -126,13 +132,20 @@ EngineCore::EngineCore(std::shared_ptr<Model> model, const EngineOptions& option
   if (policy_.lacks_key_means) {
     throw_error(ErrorKind::internal, "--kv-cache-key-mean auto wants means that nobody took");
   }
-  const KvLayout layout(model_->config().kv_geometry(), policy_);
-  page_pool_ =
-      std::make_unique<PagePool>(layout, choose_arena_bytes(layout, options, max_model_len_));
-  if (options.cache_fill) {
-    const std::span<std::byte> arena = page_pool_->arena();
-    std::memset(arena.data(), std::to_integer<int>(*options.cache_fill), arena.size());
+  const Device device = model_->device();
+  if (device != Device::cpu && options.observer != nullptr) {
+    throw_error(ErrorKind::internal, "keys and queries can be looked at on the CPU alone");
   }
+  const KvLayout layout(model_->config().kv_geometry(), policy_,
+                        device == Device::cuda ? KvTarget::sm90 : KvTarget::cpu);
+  model_->prepare({.rows = options.limits.max_batched_tokens,
+                   .sequences = options.limits.max_sequences,
+                   .logit_rows = options.limits.max_sequences + max_prompt_logit_rows,
+                   .cuda_graphs = options.cuda_graphs});
+  page_pool_ = std::make_unique<PagePool>(
+      layout, choose_arena_bytes(layout, options, max_model_len_, device),
+      device == Device::cuda ? allocate_device_arena : allocate_host_arena);
+  if (options.cache_fill) page_pool_->fill(*options.cache_fill);
   runner_ = std::make_unique<Runner>(model_, context_, *page_pool_);
 }
 
@@ -277,20 +290,92 @@ void Engine::end_answer(Sequence& sequence, bool ends_answer, TokenEvent* event)
   }
 }
 
-void Engine::take_results(std::span<const ScheduledRows> scheduled, std::span<const float> logits) {
+void Engine::start_results(std::span<const ScheduledRows> scheduled) {
   results_.clear();
-  const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
   for (const ScheduledRows& item : scheduled) {
     Result result;
     result.sequence = item.sequence;
     result.rows = item.tokens;
     result.owes_prompt_logprobs = item.sequence->owes_prompt_logprobs();
     result.complete = item.tokens == item.sequence->pending();
-    const std::size_t rows = result.owes_prompt_logprobs ? static_cast<std::size_t>(item.tokens)
-                                                         : (result.complete ? 1 : 0);
-    result.logits = logits.first(rows * vocabulary);
-    logits = logits.subspan(rows * vocabulary);
+    result.logit_rows = result.owes_prompt_logprobs ? item.tokens : (result.complete ? 1 : 0);
     results_.push_back(std::move(result));
+  }
+}
+
+// The model's logits of all wanted rows, in the order of the results.
+void Engine::compute() {
+  const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
+  std::span<const float> logits = core_.runner().run(rows_);
+  for (Result& result : results_) {
+    const std::size_t floats = static_cast<std::size_t>(result.logit_rows) * vocabulary;
+    result.logits = logits.first(floats);
+    logits = logits.subspan(floats);
+  }
+}
+
+namespace {
+
+// Whether a model's own draw is the token that the sampler would choose.
+bool can_draw(const Sequence& sequence) {
+  const SamplingParams& sampling = sequence.sampling;
+  return !sampling.has_penalties() && sampling.logit_bias.empty() &&
+         sequence.generated() >= sampling.min_tokens && sampling.logprobs < 0;
+}
+
+DrawRow draw_of(const Sequence& sequence) {
+  const SamplingParams& sampling = sequence.sampling;
+  DrawRow row;
+  row.temperature = sampling.temperature;
+  row.top_p = sampling.top_p;
+  row.min_p = sampling.min_p;
+  row.top_k = static_cast<std::int32_t>(
+      std::min<std::int64_t>(sampling.top_k, std::numeric_limits<std::int32_t>::max()));
+  row.uniform = uniform_draw(sequence.seed, sequence.generated());
+  return row;
+}
+
+}  // namespace
+
+// The same for models that draw tokens themselves: logits come here for those rows alone that need
+// them. What is no number is told by the sampler, which names it.
+void Engine::compute_and_draw() {
+  draws_.clear();
+  for (const Result& result : results_) {
+    // A row that the host will draw from is drawn from greedily, which is the least work.
+    const DrawRow row = can_draw(*result.sequence) ? draw_of(*result.sequence) : DrawRow{};
+    draws_.insert(draws_.end(), static_cast<std::size_t>(result.logit_rows), row);
+  }
+  std::span<const TokenId> drawn =
+      core_.runner().run_and_draw(rows_, draws_, static_cast<std::int64_t>(usable_logits()));
+  std::size_t host_rows = 0;
+  for (Result& result : results_) {
+    const auto rows = static_cast<std::size_t>(result.logit_rows);
+    const bool draws = result.complete && result.sequence->sampling.max_tokens > 0;
+    if (draws && can_draw(*result.sequence)) result.token = drawn[rows - 1];
+    result.wants_logits = result.owes_prompt_logprobs || (draws && result.token < 0);
+    if (result.wants_logits) host_rows += rows;
+    drawn = drawn.subspan(rows);
+  }
+  read_wanted_logits(host_rows);
+}
+
+void Engine::read_wanted_logits(std::size_t host_rows) {
+  const auto vocabulary = static_cast<std::size_t>(core_.model().config().vocabulary_size);
+  if (host_logits_.size() < host_rows * vocabulary) host_logits_.resize(host_rows * vocabulary);
+  std::span<float> room(host_logits_);
+  std::int64_t first = 0;
+  for (Result& result : results_) {
+    const auto rows = static_cast<std::size_t>(result.logit_rows);
+    if (result.wants_logits) {
+      for (std::size_t row = 0; row < rows; ++row) {
+        core_.runner().read_logits(first + static_cast<std::int64_t>(row),
+                                   room.subspan(row * vocabulary, vocabulary));
+      }
+      result.logits = room.first(rows * vocabulary);
+      room = room.subspan(rows * vocabulary);
+    }
+    first += result.logit_rows;
   }
 }
 
@@ -298,7 +383,7 @@ void Engine::take_results(std::span<const ScheduledRows> scheduled, std::span<co
 void Engine::draw_tokens() {
   drawers_.resize(static_cast<std::size_t>(core_.context().pool->size()));
   const auto draws = [](const Result& result) {
-    return result.complete && result.sequence->sampling.max_tokens > 0;
+    return result.complete && result.token < 0 && result.sequence->sampling.max_tokens > 0;
   };
   core_.context().pool->parallel_for(
       static_cast<std::int64_t>(results_.size()), [&](std::int64_t index, int thread) {
@@ -400,6 +485,7 @@ void Engine::lay_out_rows(std::span<const ScheduledRows> scheduled) {
     // A prompt that is not yet at its end needs no logits.
     request.logits = item.tokens == sequence.pending() ? WantedLogits::last : WantedLogits::none;
     if (sequence.owes_prompt_logprobs()) request.logits = WantedLogits::all;
+    request.decodes = item.decodes;
     rows_.push_back(request);
   }
 }
@@ -450,10 +536,14 @@ void Engine::step(std::vector<TokenEvent>* events) {
   const std::vector<ScheduledRows>& scheduled = scheduler_.schedule();
   lay_out_rows(scheduled);
   const auto scheduled_at = EngineClock::now();
-  const std::span<const float> logits = core_.runner().run(rows_);
+  start_results(scheduled);
+  if (core_.model().draws()) {
+    compute_and_draw();
+  } else {
+    compute();
+  }
   const auto computed_at = EngineClock::now();
   finished_.clear();
-  take_results(scheduled, logits);
   draw_tokens();
   for (Result& result : results_) accept(result, events);
   for (const RequestId id : finished_) scheduler_.remove(id);

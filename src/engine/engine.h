@@ -28,8 +28,12 @@ struct EngineOptions {
   // Longest prompt and answer together; 0: what the model was made for.
   std::int64_t max_model_len = 0;
   // Bytes of the cache; 0: room for max_sequences texts of max_model_len, or what half of the
-  // machine's free memory holds if that is less.
+  // machine's free memory holds, on a GPU gpu_memory_utilization of its, if that is less.
   std::size_t kv_cache_bytes = 0;
+  // On a GPU: the share of its memory, free once the weights and a step's scratch lie there, that
+  // the cache may take.
+  double gpu_memory_utilization = 0.9;
+  bool cuda_graphs = true;  // decode steps of a GPU are replayed as graphs
   // In place of kv_cache_bytes: so many times the bytes of a page of every group; 0: not given.
   std::int64_t kv_cache_pages = 0;
   bool prefix_caching = true;  // texts that begin alike share pages
@@ -118,7 +122,11 @@ class Engine {
   struct Result {
     Sequence* sequence = nullptr;
     std::int64_t rows = 0;
-    std::span<const float> logits;  // of all rows where they are owed, of the last where complete
+    // Of all rows where they are owed, of the last where complete; none where the model drew the
+    // token.
+    std::span<const float> logits;
+    std::int64_t logit_rows = 0;  // that it wants of the model
+    bool wants_logits = false;    // of a model that draws
     bool owes_prompt_logprobs = false;
     bool complete = false;  // no token of the text is left to read
     TokenId token = -1;
@@ -134,7 +142,10 @@ class Engine {
   TokenEvent end_of(const Sequence& sequence, FinishReason reason, std::string message);
   void end_cancelled(std::vector<TokenEvent>* events);
   void lay_out_rows(std::span<const ScheduledRows> scheduled);
-  void take_results(std::span<const ScheduledRows> scheduled, std::span<const float> logits);
+  void start_results(std::span<const ScheduledRows> scheduled);
+  void compute();
+  void compute_and_draw();
+  void read_wanted_logits(std::size_t host_rows);
   void draw_tokens();
   void draw_token(Drawer& drawer, Result& result) const;
   void accept(Result& result, std::vector<TokenEvent>* events);
@@ -156,6 +167,8 @@ class Engine {
   // Of one step; kept so that a step allocates little.
   std::vector<RunnerRows> rows_;
   std::vector<Result> results_;
+  std::vector<DrawRow> draws_;
+  std::vector<float> host_logits_;
   std::vector<RequestId> finished_;
 };
 

@@ -125,7 +125,7 @@ KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenize
   options.threads = machine.threads;
   options.observer = &sums;
   if (count > 0) {
-    EngineCore core(model, options);
+    EngineCore core(model_on_cpu(model), options);
     BlockTable blocks(core.pool());
     if (!blocks.grow_to(piece)) {
       throw_error(ErrorKind::out_of_memory, "no room for the {} tokens of the key means", piece);

@@ -1,5 +1,6 @@
 #include "files/model_folder.h"
 
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -95,7 +96,7 @@ bool ModelFolder::is_folder(const std::string& path) {
   return fs::is_directory(path, error);
 }
 
-std::shared_ptr<const ModelFolder> ModelFolder::open(const std::string& path) {
+std::shared_ptr<ModelFolder> ModelFolder::read_configuration(const std::string& path) {
   if (!is_folder(path)) throw_bad_input("{}: is no folder, expected one with a model", path);
   std::optional<JsonValue> config = find_json(path, "config.json");
   if (!config) throw_bad_input("{}: holds no config.json, expected a model", path);
@@ -103,7 +104,21 @@ std::shared_ptr<const ModelFolder> ModelFolder::open(const std::string& path) {
   folder->generation_config_ = find_json(path, "generation_config.json");
   folder->quantization_file_ = find_json(path, "hf_quant_config.json");
   folder->quantization_ = WeightQuantization::read(folder->config_, folder->quantization_file_);
+  return folder;
+}
+
+std::shared_ptr<const ModelFolder> ModelFolder::open(const std::string& path) {
+  std::shared_ptr<ModelFolder> folder = read_configuration(path);
   folder->tensors_ = open_weights(path);
+  return folder;
+}
+
+std::shared_ptr<const ModelFolder> ModelFolder::open_geometry(const std::string& path) {
+  std::shared_ptr<ModelFolder> folder = read_configuration(path);
+  // A safetensors file without tensors: the header's length, and an empty header.
+  constexpr std::array<unsigned char, 10> no_tensors = {2, 0, 0, 0, 0, 0, 0, 0, '{', '}'};
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(no_tensors));
+  folder->tensors_ = Safetensors::from_bytes({bytes.begin(), bytes.end()}, folder->config_.file());
   return folder;
 }
 

@@ -36,6 +36,8 @@ class ModelFolder {
   // Error{bad_input} with one sentence that names the file at fault, or Error{unsupported} for
   // weights that are quantised in a way that octet does not read.
   static std::shared_ptr<const ModelFolder> open(const std::string& path);
+  // The same without the weights, which need not be there: tensors() is empty.
+  static std::shared_ptr<const ModelFolder> open_geometry(const std::string& path);
 
   const std::string& path() const { return path_; }
   const JsonValue& config() const { return config_; }
@@ -58,6 +60,7 @@ class ModelFolder {
 
  private:
   ModelFolder(std::string path, JsonValue config);
+  static std::shared_ptr<ModelFolder> read_configuration(const std::string& path);
 
   std::string path_;
   JsonValue config_;

@@ -1,11 +1,8 @@
 #include "kv/page_pool.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <atomic>
 #include <limits>
-
-#include <sys/mman.h>
 
 #include "core/error.h"
 
@@ -17,8 +14,17 @@ std::size_t PagePool::slab_bytes(const KvLayout& layout) {
   return bytes;
 }
 
-PagePool::PagePool(const KvLayout& layout, std::size_t arena_bytes)
-    : layout_(layout), slab_bytes_(slab_bytes(layout)) {
+namespace {
+
+std::uint64_t next_pool_id() {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1);
+}
+
+}  // namespace
+
+PagePool::PagePool(const KvLayout& layout, std::size_t arena_bytes, const ArenaSource& source)
+    : id_(next_pool_id()), layout_(layout), slab_bytes_(slab_bytes(layout)) {
   const std::size_t slabs = slab_bytes_ == 0 ? 0 : arena_bytes / slab_bytes_;
   if (slabs == 0) {
     throw_error(
@@ -34,14 +40,7 @@ PagePool::PagePool(const KvLayout& layout, std::size_t arena_bytes)
     throw_error(ErrorKind::out_of_memory, "a KV cache of {} bytes has more pages than can be named",
                 arena_bytes);
   }
-  arena_bytes_ = slabs * slab_bytes_;
-  void* memory = mmap(nullptr, arena_bytes_, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw_error(ErrorKind::out_of_memory, "a KV cache of {} bytes could not be had: {}",
-                arena_bytes_, std::strerror(errno));
-  }
-  arena_ = static_cast<std::byte*>(memory);
+  arena_ = source(slabs * slab_bytes_);
 
   slabs_.resize(slabs);
   for (std::size_t slab = slabs; slab-- > 0;) {
@@ -57,8 +56,6 @@ PagePool::PagePool(const KvLayout& layout, std::size_t arena_bytes)
     groups_.push_back(std::move(made));
   }
 }
-
-PagePool::~PagePool() { munmap(arena_, arena_bytes_); }
 
 // The slabs of a group that have a free page form a list; a free slab belongs to none.
 void PagePool::link(Group& owner, std::int32_t slab) {
@@ -241,7 +238,7 @@ std::int64_t PagePool::capacity(int group) const {
 KvLayerView PagePool::layer_view(int layer) const {
   const int group = layout_.group_of(layer);
   KvLayerView view;
-  view.arena = arena_;
+  view.arena = arena_->data();
   view.slab_bytes = slab_bytes_;
   view.pages_per_slab = groups_[to_index(group)].pages_per_slab;
   view.group = &layout_.groups()[to_index(group)];

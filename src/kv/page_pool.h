@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "core/memory_arena.h"
 #include "kv/kv_layout.h"
 
 namespace octet {
@@ -57,16 +59,18 @@ inline float static_value_scale(const KvLayerView& layer, int kv_head) {
 // Not thread-safe: the engine thread owns it.
 class PagePool {
  public:
-  // Reserves floor(arena_bytes / slab) slabs of address space; the system commits memory as pages
-  // are first written. Throws Error{out_of_memory} where not one slab fits or the system refuses.
-  PagePool(const KvLayout& layout, std::size_t arena_bytes);
-  ~PagePool();
+  // Takes floor(arena_bytes / slab) slabs from `source`. Throws Error{out_of_memory} where not one
+  // slab fits or there is no room for them.
+  PagePool(const KvLayout& layout, std::size_t arena_bytes,
+           const ArenaSource& source = allocate_host_arena);
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
   static std::size_t slab_bytes(const KvLayout& layout);
 
   const KvLayout& layout() const { return layout_; }
+  // No other pool of the process has it, or ever had: what is kept for a pool is kept under this.
+  std::uint64_t id() const { return id_; }
 
   // A page with one reference, held, or nothing where no page is free. Its bytes are whatever they
   // were.
@@ -101,7 +105,10 @@ class PagePool {
   std::uint64_t releases() const { return releases_; }
 
   KvLayerView layer_view(int layer) const;
-  std::span<std::byte> arena() const { return {arena_, arena_bytes_}; }
+  // Of the device that the pool lies on.
+  std::span<std::byte> arena() const { return {arena_->data(), arena_->bytes()}; }
+  // Every byte of the arena becomes `value`.
+  void fill(std::byte value) { arena_->fill(value); }
 
  private:
   static constexpr std::int32_t none = -1;
@@ -137,10 +144,10 @@ class PagePool {
   void let_go(Group& owner, Slab& slab);
   std::size_t bytes_of(std::int64_t Group::*pages) const;
 
+  std::uint64_t id_;
   KvLayout layout_;
   std::size_t slab_bytes_ = 0;
-  std::size_t arena_bytes_ = 0;
-  std::byte* arena_ = nullptr;
+  std::unique_ptr<MemoryArena> arena_;
   std::vector<Slab> slabs_;
   std::vector<std::int32_t> free_slabs_;
   std::int64_t reclaimable_slabs_ = 0;  // owned, and all of their used pages are idle

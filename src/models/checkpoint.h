@@ -22,6 +22,9 @@ struct Checkpoint {
   // open() do.
   static Checkpoint open(const std::string& path);
 
+  // The configuration of a Hugging Face folder, whose weights, if any, are not looked at.
+  static Checkpoint open_geometry(const std::string& path);
+
   const std::string& path() const { return gguf ? gguf->path() : folder->path(); }
   std::uint64_t file_bytes() const {
     return gguf ? gguf->file_bytes() : folder->tensors().file_bytes();

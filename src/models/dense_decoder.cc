@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/dense_decoder_device.h"
 #include "ops/activation/gated_activation.h"
 #include "ops/activation/soft_cap.h"
 #include "ops/attention/attention.h"
@@ -45,16 +46,34 @@ const std::vector<float> no_bias;
 
 }  // namespace
 
+std::unique_ptr<Model> make_dense_decoder(ModelConfig config, DenseWeights weights,
+                                          std::shared_ptr<const void> storage,
+                                          const LoadOptions& options) {
+  if (options.device == Device::cuda) {
+    return make_dense_decoder_cuda(std::move(config), std::move(weights), std::move(storage),
+                                   options);
+  }
+  return std::make_unique<DenseDecoder>(std::move(config), std::move(weights), std::move(storage),
+                                        options.max_positions);
+}
+
+// Asking for more than the model was made for is refused by the engine, not paid for here.
+std::vector<RopeTable> make_rope_tables(const ModelConfig& config, std::int64_t max_positions) {
+  const std::int64_t positions =
+      max_positions > 0 ? std::min(max_positions, config.max_positions) : config.max_positions;
+  std::vector<RopeTable> tables;
+  for (const RopeConfig& rope : config.ropes) {
+    tables.emplace_back(frequencies_of(rope, config.head_dim), positions);
+  }
+  return tables;
+}
+
 DenseDecoder::DenseDecoder(ModelConfig config, DenseWeights weights,
                            std::shared_ptr<const void> storage, std::int64_t max_positions)
-    : config_(std::move(config)), weights_(std::move(weights)), storage_(std::move(storage)) {
-  // Asking for more than the model was made for is refused by the engine, not paid for here.
-  const std::int64_t positions =
-      max_positions > 0 ? std::min(max_positions, config_.max_positions) : config_.max_positions;
-  for (const RopeConfig& rope : config_.ropes) {
-    rope_tables_.emplace_back(frequencies_of(rope, config_.head_dim), positions);
-  }
-}
+    : config_(std::move(config)),
+      weights_(std::move(weights)),
+      storage_(std::move(storage)),
+      rope_tables_(make_rope_tables(config_, max_positions)) {}
 
 std::int64_t DenseDecoder::query_width() const {
   return static_cast<std::int64_t>(config_.query_heads) * config_.head_dim;

@@ -54,6 +54,14 @@ struct DenseParts {
 // Reads every weight, with its shape checked. Sets config->vocabulary_size.
 DenseWeights read_dense_weights(ModelReader& reader, ModelConfig* config, const DenseParts& parts);
 
+// On the device that the options name. `storage` keeps the weights' bytes alive.
+std::unique_ptr<Model> make_dense_decoder(ModelConfig config, DenseWeights weights,
+                                          std::shared_ptr<const void> storage,
+                                          const LoadOptions& options);
+
+// cos and sin for each of ModelConfig::ropes, up to max_positions (0: what the model was made for).
+std::vector<RopeTable> make_rope_tables(const ModelConfig& config, std::int64_t max_positions);
+
 class DenseDecoder : public Model {
  public:
   // `storage` keeps the weights' bytes alive. max_positions bounds the positions that will be asked

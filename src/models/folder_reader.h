@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ class FolderModelReader final : public ModelReader {
 
   std::string tensor_name(TensorRole role, int layer) const override;
   std::optional<TensorView> find_tensor(const std::string& name) override;
+  std::optional<DataType> made_up_weights() const override { return made_up_; }
+  void make_up_weights(DataType dtype) { made_up_ = dtype; }
   std::shared_ptr<const void> storage() const override { return folder_; }
 
  private:
@@ -62,6 +65,7 @@ class FolderModelReader final : public ModelReader {
   bool nested_ = false;
   std::string prefix_;  // of the names of tensors: "model.", in some folders more
   bool tied_ = false;
+  std::optional<DataType> made_up_;
   std::set<std::string, std::less<>> asked_;  // names of tensors
   std::set<std::string, std::less<>> known_keys_;
 };

@@ -58,7 +58,7 @@ float read_soft_cap(ModelReader& reader) {
   return static_cast<float>(cap);
 }
 
-std::unique_ptr<Model> load_gemma3(ModelReader& reader, std::int64_t max_positions) {
+std::unique_ptr<Model> load_gemma3(ModelReader& reader, const LoadOptions& options) {
   ModelConfig config = read_geometry(reader, "gemma3");
   config.activation = reader.read_activation(Activation::gelu_tanh);
   config.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
@@ -69,8 +69,7 @@ std::unique_ptr<Model> load_gemma3(ModelReader& reader, std::int64_t max_positio
   DenseWeights weights = read_dense_weights(
       reader, &config, {.query_key_norms = true, .post_norms = true, .norms_around_one = true});
   reader.refuse_unused_tensors();
-  return std::make_unique<DenseDecoder>(std::move(config), std::move(weights), reader.storage(),
-                                        max_positions);
+  return make_dense_decoder(std::move(config), std::move(weights), reader.storage(), options);
 }
 
 const FamilyRegistration registration({.name = "gemma3",

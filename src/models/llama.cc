@@ -5,7 +5,7 @@ namespace octet {
 
 namespace {
 
-std::unique_ptr<Model> load_llama(ModelReader& reader, std::int64_t max_positions) {
+std::unique_ptr<Model> load_llama(ModelReader& reader, const LoadOptions& options) {
   ModelConfig config = read_geometry(reader, "llama");
   config.activation = reader.read_activation(Activation::silu);
   config.ropes = {reader.read_rope(RopeUse::every_layer, config.head_dim)};
@@ -16,8 +16,7 @@ std::unique_ptr<Model> load_llama(ModelReader& reader, std::int64_t max_position
   weights.pairing = reader.format() == CheckpointFormat::gguf ? RopePairing::interleaved
                                                               : RopePairing::half_split;
   reader.refuse_unused_tensors();
-  return std::make_unique<DenseDecoder>(std::move(config), std::move(weights), reader.storage(),
-                                        max_positions);
+  return make_dense_decoder(std::move(config), std::move(weights), reader.storage(), options);
 }
 
 const FamilyRegistration registration({.name = "llama",

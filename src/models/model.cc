@@ -25,6 +25,23 @@ std::map<std::string, ModelFamily>& families() {
 
 }  // namespace
 
+void Model::forward_and_draw(const OpContext&, const ForwardBatch&, std::span<const DrawRow>,
+                             std::int64_t, std::span<std::int32_t>) {
+  throw_error(ErrorKind::internal, "a model that draws no tokens was asked for some");
+}
+
+void Model::read_logits(std::int64_t, std::span<float>) {
+  throw_error(ErrorKind::internal, "a model that draws no tokens was asked for its logits");
+}
+
+std::shared_ptr<Model> model_on_cpu(const std::shared_ptr<Model>& model) {
+  std::shared_ptr<Model> twin = model->make_cpu_model();
+  if (twin == nullptr) return model;
+  twin->set_content_hash(model->content_hash());
+  twin->set_kv_checkpoint(model->kv_checkpoint());
+  return twin;
+}
+
 FamilyRegistration::FamilyRegistration(ModelFamily family) {
   std::string name = family.name;
   families().emplace(std::move(name), std::move(family));
@@ -39,12 +56,12 @@ std::vector<std::string> model_families() {
 namespace {
 
 std::unique_ptr<Model> load_gguf(const std::shared_ptr<const GgufFile>& file,
-                                 std::int64_t max_positions) {
+                                 const LoadOptions& options) {
   const std::string architecture = file->require_string("general.architecture");
   for (const auto& [name, family] : families()) {
     if (family.gguf_architecture != architecture) continue;
     GgufModelReader reader(file, architecture);
-    std::unique_ptr<Model> model = family.load(reader, max_positions);
+    std::unique_ptr<Model> model = family.load(reader, options);
     std::vector<const TensorView*> tensors;
     for (const TensorView& tensor : file->tensors()) tensors.push_back(&tensor);
     model->set_content_hash(model_content_hash(file->path(), tensors));
@@ -55,14 +72,18 @@ std::unique_ptr<Model> load_gguf(const std::shared_ptr<const GgufFile>& file,
 }
 
 std::unique_ptr<Model> load_folder(const std::shared_ptr<const ModelFolder>& folder,
-                                   std::int64_t max_positions) {
+                                   const LoadOptions& options) {
   const JsonValue type = folder->config().require("model_type");
   const std::string name = type.as_string();
   for (const auto& [family_name, family] : families()) {
     const auto& types = family.model_types;
     if (std::find(types.begin(), types.end(), name) == types.end()) continue;
     FolderModelReader reader(folder, family);
-    std::unique_ptr<Model> model = family.load(reader, max_positions);
+    if (options.random_weights) {
+      reader.make_up_weights(*options.random_weights);
+      return family.load(reader, options);
+    }
+    std::unique_ptr<Model> model = family.load(reader, options);
     std::vector<const TensorView*> tensors;
     for (const StoredTensor& tensor : folder->tensors().tensors()) tensors.push_back(&tensor.view);
     model->set_content_hash(model_content_hash(folder->config().file(), tensors));
@@ -80,9 +101,16 @@ Checkpoint Checkpoint::open(const std::string& path) {
   return GgufFile::open(path);
 }
 
-std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, std::int64_t max_positions) {
-  return checkpoint.gguf ? load_gguf(checkpoint.gguf, max_positions)
-                         : load_folder(checkpoint.folder, max_positions);
+Checkpoint Checkpoint::open_geometry(const std::string& path) {
+  return ModelFolder::open_geometry(path);
+}
+
+std::unique_ptr<Model> load_model(const Checkpoint& checkpoint, const LoadOptions& options) {
+  if (options.random_weights && options.device == Device::cpu) {
+    throw_unsupported("random weights are made on a GPU, and the model was to run on the CPU");
+  }
+  return checkpoint.gguf ? load_gguf(checkpoint.gguf, options)
+                         : load_folder(checkpoint.folder, options);
 }
 
 }  // namespace octet

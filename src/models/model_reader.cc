@@ -1,6 +1,7 @@
 #include "models/model_reader.h"
 
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "files/block_decode.h"
@@ -92,6 +93,10 @@ TensorView ModelReader::require_by_name(const std::string& name) {
 TensorView ModelReader::require_tensor(TensorRole role, int layer,
                                        const std::vector<std::int64_t>& shape) {
   const std::string name = tensor_name(role, layer);
+  if (const auto dtype = made_up_weights()) {
+    // FP8 checkpoints keep the embedding and the output matrix in bfloat16.
+    return {.name = name, .dtype = layer == no_layer ? DataType::bfloat16 : *dtype, .shape = shape};
+  }
   TensorView tensor = require_by_name(name);
   if (tensor.shape != shape) {
     throw_bad_input("{}: tensor {} has shape {}, expected {}", path(), name,
@@ -101,6 +106,9 @@ TensorView ModelReader::require_tensor(TensorRole role, int layer,
 }
 
 std::int64_t ModelReader::read_vocabulary_size(TensorRole embedding, std::int64_t hidden_size) {
+  if (made_up_weights()) {
+    return require_count(config_keys::vocabulary, std::numeric_limits<std::int32_t>::max());
+  }
   const std::string name = tensor_name(embedding, no_layer);
   const TensorView table = require_by_name(name);
   if (table.shape.size() != 2 || table.shape[0] < 1 || table.shape[1] != hidden_size) {
@@ -118,6 +126,10 @@ std::int64_t ModelReader::read_vocabulary_size(TensorRole embedding, std::int64_
 
 std::vector<float> ModelReader::read_vector(TensorRole role, int layer, std::int64_t length,
                                             float add) {
+  if (made_up_weights()) {
+    const bool is_bias = role.hugging_face.ends_with("bias");
+    return std::vector<float>(static_cast<std::size_t>(length), is_bias ? 0.0f : 1.0f);
+  }
   const TensorView view = require_tensor(role, layer, {length});
   std::vector<float> values(static_cast<std::size_t>(length));
   decode_row(view, 0, values);

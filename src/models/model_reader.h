@@ -71,6 +71,9 @@ class ModelReader {
   virtual std::string tensor_name(TensorRole role, int layer) const = 0;
   // With its scales where it is packed. A tensor that was asked for counts as used.
   virtual std::optional<TensorView> find_tensor(const std::string& name) = 0;
+  // The type of matrices whose bytes are made up elsewhere, where the checkpoint is to have none:
+  // then require_tensor gives views without data, and norms are 1 and biases 0.
+  virtual std::optional<DataType> made_up_weights() const { return std::nullopt; }
   // What keeps the tensors' bytes alive.
   virtual std::shared_ptr<const void> storage() const = 0;
 

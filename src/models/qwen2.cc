@@ -5,15 +5,14 @@ namespace octet {
 
 namespace {
 
-std::unique_ptr<Model> load_qwen2(ModelReader& reader, std::int64_t max_positions) {
+std::unique_ptr<Model> load_qwen2(ModelReader& reader, const LoadOptions& options) {
   ModelConfig config = read_geometry(reader, "qwen2");
   config.activation = reader.read_activation(Activation::silu);
   config.ropes = {reader.read_rope(RopeUse::every_layer, config.head_dim)};
   reader.refuse_unknown_keys();
   DenseWeights weights = read_dense_weights(reader, &config, {.attention_biases = true});
   reader.refuse_unused_tensors();
-  return std::make_unique<DenseDecoder>(std::move(config), std::move(weights), reader.storage(),
-                                        max_positions);
+  return make_dense_decoder(std::move(config), std::move(weights), reader.storage(), options);
 }
 
 const FamilyRegistration registration({.name = "qwen2",

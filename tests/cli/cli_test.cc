@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/cuda/device.h"
 #include "support/gguf_writer.h"
 #include "support/run_program.h"
 #include "support/test_models.h"
@@ -66,6 +67,15 @@ TEST_F(CliTest, BenchRefusesWhatItCannotMeasure) {
   expect_refused({"bench", "attention", "--phase", "training"}, "--phase training");
   expect_refused({"bench", "attention", "--query-rows", "9", "--context", "8"}, "--query-rows 9");
   expect_refused({"bench", "attention", "--context", "0"}, "--context");
+}
+
+// Where no GPU can be had, for want of one or of a backend, it is told in one sentence.
+TEST_F(CliTest, SaysWhyThereIsNoGpu) {
+  if (cuda_unavailable_reason().empty()) return;
+  const ProgramResult result = run_octet(generate({"--prompt", "a", "--device", "cuda"}));
+  EXPECT_EQ(result.status, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err, "octet: --device cuda: " + cuda_unavailable_reason() + "\n");
 }
 
 TEST_F(CliTest, BenchCpuMeasuresAModelAndAttention) {
@@ -166,7 +176,10 @@ TEST_F(CliTest, BadUsageIsOneSentenceAndStatus2) {
   expect_refused(generate({"--prompt", "a", "--kv-cache-scales", "unit"}), "unit");
   expect_refused(generate({"--prompt", "a", "--dtype", "int3"}), "int3");
   expect_refused(generate({"--prompt", "a", "--device", "tpu"}), "tpu");
-  expect_refused(generate({"--prompt", "a", "--device", "cuda"}), "cuda");
+  expect_refused(generate({"--prompt", "a", "--device", "cpu", "--gpu-memory-utilization", "0"}),
+                 "--gpu-memory-utilization 0");
+  expect_refused(generate({"--prompt", "a", "--device", "cpu", "--cuda-graphs", "maybe"}),
+                 "--cuda-graphs maybe");
   expect_refused(generate({"--prompt", "a", "--instruction-set", "mmx"}), "mmx");
   expect_refused(generate({"--prompt", "a", "--threads", "0"}), "threads");
   expect_refused(generate({"--prompt", "a", "--prefill-chunk", "0"}), "prefill-chunk");

@@ -1,7 +1,11 @@
 // Whether this build and this machine can compute on an NVIDIA GPU.
 #pragma once
 
+#include <cstddef>
+#include <memory>
 #include <string>
+
+#include "core/memory_arena.h"
 
 namespace octet {
 
@@ -19,5 +23,10 @@ struct CudaDeviceInfo {
 };
 // Of the first GPU. Throws Error{device} with cuda_unavailable_reason() where there is none.
 CudaDeviceInfo cuda_device_info();
+
+// Of the first GPU, now. Throws Error{device}.
+std::size_t free_device_bytes();
+// Memory of the first GPU. Throws Error{out_of_memory} that says how much is free.
+std::unique_ptr<MemoryArena> allocate_device_arena(std::size_t bytes);
 
 }  // namespace octet

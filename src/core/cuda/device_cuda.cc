@@ -38,4 +38,38 @@ CudaDeviceInfo cuda_device_info() {
           properties.totalGlobalMem, static_cast<std::size_t>(properties.l2CacheSize)};
 }
 
+std::size_t free_device_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return free;
+}
+
+namespace {
+
+class DeviceArena final : public MemoryArena {
+ public:
+  DeviceArena(std::byte* data, std::size_t bytes) : MemoryArena(data, bytes) {}
+  ~DeviceArena() override { cudaFree(data()); }
+  void fill(std::byte value) override {
+    check_cuda(cudaMemset(data(), std::to_integer<int>(value), bytes()), "cudaMemset");
+    check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<MemoryArena> allocate_device_arena(std::size_t bytes) {
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is told here, and no later call is to find it
+    throw_error(ErrorKind::out_of_memory,
+                "a KV cache of {} bytes could not be had: the GPU has {} bytes free", bytes,
+                free_device_bytes());
+  }
+  check_cuda(status, "cudaMalloc");
+  return std::make_unique<DeviceArena>(static_cast<std::byte*>(memory), bytes);
+}
+
 }  // namespace octet

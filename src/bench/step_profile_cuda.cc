@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "bench/step_profile.h"
+#include "core/cuda/check.h"
+#include "models/dense_decoder_cuda.h"
+
+namespace octet {
+
+namespace {
+
+constexpr int profiled_runs = 5;
+
+class Event {
+ public:
+  Event() { check_cuda(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(cudaStream_t stream) {
+    check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord");
+  }
+  double microseconds_since(const Event& earlier) const {
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, earlier.event_, event_), "cudaEventElapsedTime");
+    return 1e3 * milliseconds;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// An event after each operation: what lies between two is the later one's time.
+class Recorder final : public StepObserverCuda {
+ public:
+  void begin(cudaStream_t stream) override {
+    used_ = 0;
+    next().record(stream);
+    operations_.clear();
+  }
+  void after(const char* operation, std::size_t bytes, cudaStream_t stream) override {
+    next().record(stream);
+    operations_.push_back({operation, bytes});
+  }
+
+  // Once the step has ended. In the order in which the operations came first.
+  std::vector<OperationTime> times() const {
+    std::vector<OperationTime> times;
+    for (std::size_t i = 0; i < operations_.size(); ++i) {
+      const auto& [name, bytes] = operations_[i];
+      auto found = std::find_if(times.begin(), times.end(),
+                                [&](const OperationTime& time) { return time.operation == name; });
+      if (found == times.end()) found = times.insert(times.end(), OperationTime{name, 0, 0, 0});
+      ++found->launches;
+      found->microseconds += events_[i + 1]->microseconds_since(*events_[i]);
+      found->bytes += static_cast<double>(bytes);
+    }
+    return times;
+  }
+
+ private:
+  Event& next() {
+    if (used_ == events_.size()) events_.push_back(std::make_unique<Event>());
+    return *events_[used_++];
+  }
+
+  std::vector<std::unique_ptr<Event>> events_;
+  std::size_t used_ = 0;
+  std::vector<std::pair<std::string, std::size_t>> operations_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+StepMachinery step_machinery(const Model& model) {
+  const auto* decoder = dynamic_cast<const DenseDecoderCuda*>(&model);
+  if (decoder == nullptr) return {};
+  return {decoder->decode_kernel(), decoder->prefill_kernel(), decoder->graph_count(),
+          decoder->graph_bytes()};
+}
+
+std::vector<OperationTime> profile_step(Model& model, const std::function<void()>& step) {
+  auto* decoder = dynamic_cast<DenseDecoderCuda*>(&model);
+  if (decoder == nullptr) return {};
+  Recorder recorder;
+  std::vector<OperationTime> times;
+  std::map<std::string, std::vector<double>> samples;
+  decoder->observe(&recorder);
+  try {
+    step();  // warms up
+    for (int run = 0; run < profiled_runs; ++run) {
+      step();
+      times = recorder.times();
+      for (const OperationTime& time : times) samples[time.operation].push_back(time.microseconds);
+    }
+  } catch (...) {
+    decoder->observe(nullptr);
+    throw;
+  }
+  decoder->observe(nullptr);
+  for (OperationTime& time : times) time.microseconds = median(samples[time.operation]);
+  return times;
+}
+
+}  // namespace octet

@@ -1,0 +1,118 @@
+#include "models/attention_cuda.h"
+
+namespace octet {
+
+namespace {
+
+constexpr int hopper = 90;
+constexpr int most_decode_queries = 8;  // of a KV head, in Hopper's decode
+
+// What Hopper's kernels take: both sides e4m3, with one kind of scales.
+bool is_hopper_shape(const KvGroup& group, int architecture) {
+  const KvLayerPolicy& policy = group.run.policy;
+  const int head_dim = group.run.head_dim;
+  const bool fp8 = policy.key.dtype == KvDtype::fp8 && policy.value.dtype == KvDtype::fp8;
+  const bool known = policy.key.scales == KvScales::dynamic || policy.key.scales == KvScales::unit;
+  return architecture == hopper && fp8 && known && policy.key.scales == policy.value.scales &&
+         (head_dim == 64 || head_dim == 128 || head_dim == 256);
+}
+
+}  // namespace
+
+GroupAttentionCuda::GroupAttentionCuda(const ModelConfig& config, const KvGroup& group,
+                                       int max_sequences, int max_query_rows, int architecture)
+    : softmax_scale_(config.softmax_scale),
+      query_width_(static_cast<std::int64_t>(config.query_heads) * config.head_dim) {
+  const KvLayerGeometry& geometry = group.geometry;
+  const KvLayerPolicy& policy = group.run.policy;
+  const bool hopper_shape = is_hopper_shape(group, architecture);
+  if (hopper_shape && config.query_heads / geometry.kv_heads <= most_decode_queries) {
+    decode_sm90_.emplace(DecodeSm90Shape{geometry.head_dim, config.query_heads, geometry.kv_heads,
+                                         1, geometry.window, policy},
+                         max_sequences);
+  }
+  if (hopper_shape) {
+    prefill_sm90_.emplace(PrefillSm90Shape{geometry.head_dim, config.query_heads, geometry.kv_heads,
+                                           geometry.window, policy},
+                          max_query_rows, max_sequences);
+  }
+  const AttentionCudaShape shape = {geometry.head_dim, config.query_heads, geometry.kv_heads,
+                                    geometry.window, policy};
+  if (!decode_sm90_) decode_.emplace(shape, max_sequences);
+  if (!prefill_sm90_) prefill_.emplace(shape, max_query_rows, max_sequences);
+}
+
+void GroupAttentionCuda::plan_decode(const CudaLaunch& launch, const StepInputs& inputs) {
+  decode_sequences_ = inputs.decode_sequences;
+  settled_ = inputs.settled;
+  if (decode_sequences_ == 0) return;
+  if (decode_sm90_) {
+    decode_sm90_->plan(inputs.context_lengths, decode_sequences_, launch.stream);
+  } else {
+    decode_->plan(launch, inputs.context_lengths, decode_sequences_);
+  }
+}
+
+void GroupAttentionCuda::plan_prefill(const CudaLaunch& launch,
+                                      std::span<const PrefillSm90Sequence> prefills) {
+  has_prefills_ = !prefills.empty();
+  if (!has_prefills_) return;
+  if (prefill_sm90_) {
+    prefill_sm90_->plan(prefills, launch.stream);
+  } else {
+    prefill_->plan(launch, prefills);
+  }
+}
+
+void GroupAttentionCuda::attend(const CudaLaunch& launch, const DeviceKvLayer& layer,
+                                const PageId* page_table, int page_table_stride,
+                                const AttentionRowsCuda& rows) {
+  AttentionCudaArgs args;
+  args.query = rows.query;
+  args.output = rows.output;
+  args.query_stride = query_width_;
+  args.output_stride = query_width_;
+  args.softmax_scale = softmax_scale_;
+  args.layer = layer;
+  args.page_table = page_table;
+  args.page_table_stride = page_table_stride;
+  if (decode_sequences_ > 0) attend_decode(launch, layer, args);
+  if (!has_prefills_) return;
+  // Prefills are planned with rows that count from the first of them all, and lines of the page
+  // table that count from the first prefill's.
+  args.page_table += static_cast<std::int64_t>(decode_sequences_) * page_table_stride;
+  attend_prefill(launch, layer, args);
+}
+
+void GroupAttentionCuda::attend_decode(const CudaLaunch& launch, const DeviceKvLayer& layer,
+                                       const AttentionCudaArgs& args) {
+  if (!decode_sm90_) return attention_decode_cuda(launch, *decode_, args);
+  DecodeSm90Args decode;
+  decode.query = args.query;
+  decode.output = args.output;
+  decode.query_stride = args.query_stride;
+  decode.output_stride = args.output_stride;
+  decode.softmax_scale = args.softmax_scale;
+  decode.layer = layer.view;
+  decode.page_table = args.page_table;
+  decode.page_table_stride = args.page_table_stride;
+  decode.overlap = launch.overlap && settled_;
+  decode_sm90(decode, *decode_sm90_, launch.stream);
+}
+
+void GroupAttentionCuda::attend_prefill(const CudaLaunch& launch, const DeviceKvLayer& layer,
+                                        const AttentionCudaArgs& args) {
+  if (!prefill_sm90_) return attention_prefill_cuda(launch, *prefill_, args);
+  PrefillSm90Args prefill;
+  prefill.query = args.query;
+  prefill.output = args.output;
+  prefill.query_stride = args.query_stride;
+  prefill.output_stride = args.output_stride;
+  prefill.softmax_scale = args.softmax_scale;
+  prefill.layer = layer.view;
+  prefill.page_table = args.page_table;
+  prefill.page_table_stride = args.page_table_stride;
+  prefill_sm90(prefill, *prefill_sm90_, launch.stream);
+}
+
+}  // namespace octet
