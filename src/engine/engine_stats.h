@@ -40,6 +40,7 @@ struct EngineStats {
   bool draining = false;
   bool healthy = true;
   std::string unhealthy_reason;
+  bool device_failed = false;  // that is why: nothing more can be had of it in this process
 
   // Counters.
   std::int64_t prefix_queries = 0;  // prompt tokens that were looked for in the cache

@@ -109,6 +109,7 @@ EngineStats EngineThread::stats() const {
   stats.draining = draining_;
   stats.healthy = unhealthy_reason_.empty();
   stats.unhealthy_reason = unhealthy_reason_;
+  stats.device_failed = device_failed_;
   if (!idle_) {
     stats.seconds_since_progress =
         std::chrono::duration<double>(EngineClock::now() - progress_).count();
@@ -128,6 +129,8 @@ void EngineThread::run() {
       } else {
         work();
       }
+    } catch (const Error& error) {
+      become_unhealthy(error.what(), error.kind() == ErrorKind::device);
     } catch (const std::exception& error) {
       become_unhealthy(error.what());
     } catch (...) {
@@ -189,9 +192,10 @@ void EngineThread::take_inbox() {
   taken_.clear();
 }
 
-void EngineThread::become_unhealthy(const std::string& reason) {
+void EngineThread::become_unhealthy(const std::string& reason, bool device_failed) {
   {
     const std::lock_guard lock(mutex_);
+    device_failed_ = device_failed_ || device_failed;
     if (unhealthy_reason_.empty()) unhealthy_reason_ = reason.empty() ? "unknown" : reason;
   }
   end_all(FinishReason::error, reason);

@@ -82,7 +82,7 @@ class EngineThread {
   bool wait_for_work();
   void work();
   void take_inbox();
-  void become_unhealthy(const std::string& reason);
+  void become_unhealthy(const std::string& reason, bool device_failed = false);
   void end_all(FinishReason reason, const std::string& message);
   void deliver();
   void publish();
@@ -108,6 +108,7 @@ class EngineThread {
   EngineClock::time_point deadline_ = EngineClock::time_point::max();
   std::vector<std::function<void()>> drained_;
   std::string unhealthy_reason_;
+  bool device_failed_ = false;
   EngineStats stats_;
   EngineClock::time_point progress_;
 

@@ -28,6 +28,7 @@ constexpr std::chrono::milliseconds retry_accept{100};
 constexpr std::chrono::seconds log_pause{10};
 constexpr std::chrono::seconds keep_alive_pause{5};
 constexpr std::chrono::milliseconds drain_poll{20};
+constexpr std::chrono::seconds device_pause{3};
 // What clients get to take their last bytes once the engine is done.
 constexpr std::chrono::seconds flush_time{3};
 constexpr std::size_t spare_files = 64;
@@ -57,7 +58,8 @@ class Server::Impl {
         accept_timer_(io_),
         log_timer_(io_),
         keep_alive_timer_(io_),
-        drain_timer_(io_) {
+        drain_timer_(io_),
+        device_timer_(io_) {
     options_.connection.connections = allowed_connections(options_.connection.connections);
     listen();
   }
@@ -73,6 +75,7 @@ class Server::Impl {
     accept();
     log_throughput();
     keep_streams_alive();
+    watch_device();
     io_.run();
     return clean_;
   }
@@ -170,8 +173,8 @@ class Server::Impl {
   void wait_for_end() {
     const bool done = engine_done_ && service_.unfinished() == 0 && counts_.open == 0;
     if (done || Clock::now() >= last_moment_) {
-      clean_ = engine_done_;
-      if (!clean_) log_error("the engine did not end within the grace period");
+      clean_ = engine_done_ && !device_failed_;
+      if (!engine_done_) log_error("the engine did not end within the grace period");
       return io_.stop();
     }
     if (engine_done_ && service_.unfinished() == 0) {
@@ -204,6 +207,23 @@ class Server::Impl {
     });
   }
 
+  // A device that failed stays so for the process: /health says it for a while, and then the
+  // server ends with status 1, for its supervisor to start it anew.
+  void watch_device() {
+    device_timer_.expires_after(device_pause);
+    device_timer_.async_wait([this](const NetworkError& error) {
+      if (error) return;
+      const EngineStats stats = engine_->stats();
+      if (device_failed_) return begin_drain();
+      if (stats.device_failed) {
+        device_failed_ = true;
+        log_error(fmt::format("the device failed, and the server ends: {}",
+                              single_line(stats.unhealthy_reason)));
+      }
+      watch_device();
+    });
+  }
+
   ServerOptions options_;
   EngineClient* engine_;
   // What connections refer to until their handlers are gone, which io_ holds: these come first.
@@ -217,11 +237,13 @@ class Server::Impl {
   asio::steady_timer log_timer_;
   asio::steady_timer keep_alive_timer_;
   asio::steady_timer drain_timer_;
+  asio::steady_timer device_timer_;
   std::vector<std::weak_ptr<Connection>> connections_;
   ThroughputLog throughput_;
   bool draining_ = false;
   bool engine_done_ = false;
   bool clean_ = true;
+  bool device_failed_ = false;
   Clock::time_point last_moment_ = Clock::time_point::max();
 };
 

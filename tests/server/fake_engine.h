@@ -84,6 +84,7 @@ class FakeEngine : public EngineClient {
     stats.running = static_cast<std::int64_t>(requests_.size());
     stats.healthy = unhealthy_.empty();
     stats.unhealthy_reason = unhealthy_;
+    stats.device_failed = device_failed_;
     stats.seconds_since_progress = since_progress_;
     stats.draining = draining_;
     return stats;
@@ -98,6 +99,11 @@ class FakeEngine : public EngineClient {
   void set_unhealthy(std::string reason) {
     const std::lock_guard lock(mutex_);
     unhealthy_ = std::move(reason);
+  }
+  void fail_device(std::string reason) {
+    const std::lock_guard lock(mutex_);
+    unhealthy_ = std::move(reason);
+    device_failed_ = true;
   }
   void set_since_progress(double seconds) {
     const std::lock_guard lock(mutex_);
@@ -199,6 +205,7 @@ class FakeEngine : public EngineClient {
   EngineClock::time_point deadline_;
   std::function<void()> drained_;
   std::string unhealthy_;
+  bool device_failed_ = false;
   double since_progress_ = 0;
   std::thread thread_;
 };

@@ -305,6 +305,19 @@ TEST(Protocol, HealthTellsOfAnEngineThatFailedOrIsStuck) {
             503);
 }
 
+// It says so first, and ends by itself with a status that is not clean.
+TEST(Protocol, ADeviceThatFailedEndsTheServer) {
+  RunningServer running;
+  running.engine.fail_device("the GPU fell off the bus");
+  const std::string health = running.ask(get_text("/health", close_line));
+  EXPECT_EQ(status_of(health), 503);
+  EXPECT_NE(health.find("fell off the bus"), std::string::npos);
+  ASSERT_EQ(running.ended.wait_for(30s), std::future_status::ready);
+  EXPECT_FALSE(running.ended.get());
+  // What the fixture waits for at its end.
+  running.ended = std::async(std::launch::deferred, [] { return false; });
+}
+
 TEST(Protocol, FullQueueIsTold) {
   RunningServer running;
   running.engine.most_requests = 0;
