@@ -4,8 +4,11 @@ if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(OCTET_NVCC nvcc HINTS /usr/local/cuda/bin REQUIRED)
   set(CMAKE_CUDA_COMPILER ${OCTET_NVCC})
 endif()
-# wgmma needs the architecture-specific sm_90a.
+# Every kernel is compiled for Hopper, whose wgmma needs the architecture-specific sm_90a; those of
+# any GPU (all but *_sm90*, src/CMakeLists.txt) for these as well. Fewer compile faster.
 set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+set(OCTET_CUDA_ARCHITECTURES "80;89;100;120" CACHE STRING
+    "Compute capabilities beside 90a that the portable kernels are compiled for")
 enable_language(CUDA)
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13)
   message(FATAL_ERROR "the CUDA backend needs nvcc 13; ${CMAKE_CUDA_COMPILER} is "

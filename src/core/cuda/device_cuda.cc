@@ -1,11 +1,36 @@
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
 #include "core/error.h"
 
 namespace octet {
+
+namespace {
+
+constexpr auto architectures = std::to_array<int>({OCTET_CUDA_ARCHITECTURES});
+
+// Machine code runs on later GPUs of the same generation, but for Hopper's, which is its own.
+constexpr bool runs_on(int made_for, int capability) {
+  constexpr int hopper = 90;
+  return made_for == hopper ? capability == hopper
+                            : made_for / 10 == capability / 10 && made_for <= capability;
+}
+
+std::vector<double> capabilities() {
+  std::vector<double> values;
+  for (const int architecture : architectures) values.push_back(architecture / 10.0);
+  return values;
+}
+
+}  // namespace
 
 std::string cuda_unavailable_reason() {
   int driver = 0;
@@ -22,9 +47,12 @@ std::string cuda_unavailable_reason() {
   if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
     return "the first GPU does not answer";
   }
-  if (properties.major != 9 || properties.minor != 0) {
-    return fmt::format("{} has compute capability {}.{}, and this build's kernels are made for 9.0",
-                       properties.name, properties.major, properties.minor);
+  const int capability = 10 * properties.major + properties.minor;
+  if (std::none_of(architectures.begin(), architectures.end(),
+                   [&](int made_for) { return runs_on(made_for, capability); })) {
+    return fmt::format("{} has compute capability {}.{}, and this build's kernels are made for {:.1f}",
+                       properties.name, properties.major, properties.minor,
+                       fmt::join(capabilities(), ", "));
   }
   return "";
 }
