@@ -25,8 +25,8 @@ const CLI::Validator known_accumulation(
     [](const std::string& word) -> std::string {
       if (word == "two-level") return {};
       if (word == "single") {
-        return "single: only Hopper's FP8 tensor cores have it, and models do not run on a GPU "
-               "yet; octet eval accumulation shows what it costs";
+        return "single: models add up in two levels on every device; octet eval accumulation shows "
+               "what one would cost";
       }
       return word + ": expected two-level or single";
     },
