@@ -26,6 +26,7 @@ struct KlFlags {
   std::string model;
   std::string text;
   std::int64_t context = 0;
+  std::int64_t chunk = most_kl_chunk_tokens;
   std::string reference = "float32";
   CacheFlags cache;
   // On the CPU float32 arithmetic unless told, so that only the cache differs.
@@ -113,8 +114,8 @@ void run_kl(const KlFlags& flags) {
   EngineCore reference(exact ? model_on_cpu(loaded.model) : loaded.model, reference_options);
   EngineCore candidate(loaded.model, with_key_means(options, loaded.model, *loaded.tokenizer));
   Progress progress("eval kl", count);
-  const KlReport report =
-      evaluate_kl(reference, candidate, tokens, [&](std::int64_t done) { progress.update(done); });
+  const KlReport report = evaluate_kl(
+      reference, candidate, tokens, [&](std::int64_t done) { progress.update(done); }, flags.chunk);
   progress.clear();
   if (flags.json) {
     std::cout << dump_json(as_json(report, candidate.policy().summary())) << '\n';
@@ -140,6 +141,10 @@ void add_eval(CLI::App& program, CommandAction* run) {
   add_number(*command, "--context", &flags->context,
              "Tokens of the text to read (default: all that the model's context holds)")
       ->check(at_least_one);
+  add_number(*command, "--prefill-chunk", &flags->chunk,
+             "Tokens of the text computed in one step; 1 goes the way of decoding")
+      ->check(CLI::Range(std::int64_t{1}, most_kl_chunk_tokens))
+      ->default_str(std::to_string(most_kl_chunk_tokens));
   command->add_option("--reference", flags->reference, "Cache format to compare with")
       ->capture_default_str();
   command->add_flag("--json", flags->json, "Print one JSON object");

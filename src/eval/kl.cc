@@ -10,8 +10,6 @@ namespace octet {
 
 namespace {
 
-// Both cores' logits of a chunk are held at once: 64 rows of 150,000 are 38 MB each.
-constexpr std::int64_t chunk_tokens = 64;
 constexpr std::int64_t depth_parts = 8;
 
 struct Position {
@@ -93,7 +91,7 @@ KlReport summarize(const std::vector<Position>& positions) {
 }  // namespace
 
 KlReport evaluate_kl(EngineCore& reference, EngineCore& candidate, std::span<const TokenId> tokens,
-                     const std::function<void(std::int64_t)>& progress) {
+                     const std::function<void(std::int64_t)>& progress, std::int64_t chunk) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (count < 2) {
     throw_bad_input("the text has {} tokens, expected at least two: one to read, one to predict",
@@ -125,8 +123,8 @@ KlReport evaluate_kl(EngineCore& reference, EngineCore& candidate, std::span<con
     blocks.release_outside_windows(first + rows);
     return logits;
   };
-  for (std::int64_t first = 0; first < count; first += chunk_tokens) {
-    const std::int64_t rows = std::min(chunk_tokens, count - first);
+  for (std::int64_t first = 0; first < count; first += chunk) {
+    const std::int64_t rows = std::min(chunk, count - first);
     const std::span<const float> expected = run(reference, reference_blocks, first, rows);
     const std::span<const float> given = run(candidate, candidate_blocks, first, rows);
     reference.context().pool->parallel_for(rows, [&](std::int64_t row, int) {
