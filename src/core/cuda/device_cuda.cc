@@ -50,9 +50,9 @@ std::string cuda_unavailable_reason() {
   const int capability = 10 * properties.major + properties.minor;
   if (std::none_of(architectures.begin(), architectures.end(),
                    [&](int made_for) { return runs_on(made_for, capability); })) {
-    return fmt::format("{} has compute capability {}.{}, and this build's kernels are made for {:.1f}",
-                       properties.name, properties.major, properties.minor,
-                       fmt::join(capabilities(), ", "));
+    return fmt::format(
+        "{} has compute capability {}.{}, and this build's kernels are made for {:.1f}",
+        properties.name, properties.major, properties.minor, fmt::join(capabilities(), ", "));
   }
   return "";
 }
