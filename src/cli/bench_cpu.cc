@@ -109,7 +109,7 @@ void measure_attention(const BenchCpuFlags& flags, const OpContext& context, Rep
 Json as_json(const Report& report) {
   Json object;
   object["instruction_set"] = name_of(report.engine.instruction_set);
-  object["dtype"] = report.engine.arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32";
+  object["dtype"] = name_of(report.engine.arithmetic);
   object["threads"] = report.threads;
   object["read_gb_per_s"] = report.rates.read_gb_per_s;
   object["multiply_add_gflops"] = report.rates.multiply_add_gflops;
@@ -149,7 +149,7 @@ std::string as_text(const Report& report) {
   std::string text = fmt::format(
       "machine     {} threads, {}, {} arithmetic: reads {:.1f} GB/s, multiply-adds {:.0f} GFLOPS\n",
       report.threads, name_of(report.engine.instruction_set),
-      report.engine.arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32",
+      name_of(report.engine.arithmetic),
       report.rates.read_gb_per_s, report.rates.multiply_add_gflops);
   if (!report.model.empty()) {
     text += "\nmodel    depth  cache       tokens/s          ms   GB/s, share  GFLOPS, share\n";

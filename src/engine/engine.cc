@@ -108,7 +108,7 @@ std::string describe_model(const ModelConfig& config, Arithmetic arithmetic) {
   return fmt::format("{} {} layers {} hidden {} heads {}:{} x {} vocabulary {} arithmetic {}",
                      config.family, config.name, config.layers, config.hidden_size,
                      config.query_heads, config.kv_heads, config.head_dim, config.vocabulary_size,
-                     arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32");
+                     name_of(arithmetic));
 }
 
 }  // namespace

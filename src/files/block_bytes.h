@@ -1,4 +1,4 @@
-// How the block decoders read bytes. Internal: for src/files/block_decode*.cc alone.
+// How the block decoders read bytes. Internal: for src/files/block_*.cc alone.
 #pragma once
 
 #include <cstddef>

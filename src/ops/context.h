@@ -1,14 +1,34 @@
 // What every CPU operation needs to know of the machine it runs on.
 #pragma once
 
+#include <string_view>
+
 #include "core/instruction_set.h"
 #include "core/thread_pool.h"
 
 namespace octet {
 
-// The arithmetic of matrices: the dtype that activations and decoded weights are rounded to before
-// they are multiplied. Products accumulate in float32 either way.
-enum class Arithmetic { float32, bfloat16 };
+// The arithmetic of matrices.
+enum class Arithmetic {
+  float32,   // activations and decoded weights as they are; products accumulate in float32
+  bfloat16,  // both are rounded to bfloat16 first; products accumulate in float32
+  // Activations become 16-bit integers with a scale for 32 of them, and weights of block types stay
+  // the integers that they are: the sum of a block is exact (ops/linear/linear_int16.h). Weights of
+  // other types are multiplied as in float32.
+  int16,
+};
+
+constexpr std::string_view name_of(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::float32:
+      return "float32";
+    case Arithmetic::bfloat16:
+      return "bfloat16";
+    case Arithmetic::int16:
+      return "int16";
+  }
+  return "?";
+}
 
 class AttentionObserver;  // ops/attention_observer.h
 

@@ -1,6 +1,7 @@
 #include "ops/linear/linear.h"
 
 #include "core/error.h"
+#include "files/block_quants.h"
 #include "ops/cpu/dispatch.h"
 #include "ops/linear/linear_cpu.h"
 
@@ -59,8 +60,19 @@ void validate(const LinearArgs& args) {
   validate_scales(args);
 }
 
-const LinearKernels& kernels_for(const OpContext& context) {
+const LinearKernels& int16_kernels_for(InstructionSet set, DataType dtype) {
+  if constexpr (has_avx2_kernels) {
+    if (set >= InstructionSet::avx2) return linear_int16_kernels_avx2(dtype);
+  }
+  if (set != InstructionSet::portable) throw_no_kernel("linear", set);
+  return linear_int16_kernels_portable(dtype);
+}
+
+const LinearKernels& kernels_for(const OpContext& context, DataType dtype) {
   const InstructionSet set = context.instruction_set;
+  if (context.arithmetic == Arithmetic::int16 && has_quants(dtype)) {
+    return int16_kernels_for(set, dtype);
+  }
   if (set == InstructionSet::portable) return linear_kernels_portable();
   if constexpr (has_avx2_kernels) {
     if (set == InstructionSet::avx512_bf16 && context.arithmetic == Arithmetic::bfloat16) {
@@ -76,7 +88,7 @@ const LinearKernels& kernels_for(const OpContext& context) {
 
 void linear(const OpContext& context, const LinearArgs& args) {
   validate(args);
-  linear_cpu(context, kernels_for(context), args);
+  linear_cpu(context, kernels_for(context, args.weight->dtype), args);
 }
 
 }  // namespace octet

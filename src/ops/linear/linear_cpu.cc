@@ -46,7 +46,11 @@ struct Job {
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t packed_row_bytes(const Job& job) {
-  return job.padded_k * static_cast<std::int64_t>(job.kernels.packed_bytes);
+  return job.padded_k / job.kernels.k_step * static_cast<std::int64_t>(job.kernels.packed_bytes);
+}
+
+std::int64_t panel_row_bytes(const Job& job) {
+  return job.padded_k / job.kernels.k_step * static_cast<std::int64_t>(job.kernels.panel_bytes);
 }
 
 std::int64_t row_tiles(const Job& job) { return ceil_divide(job.rows, job.kernels.tile_rows); }
@@ -92,9 +96,10 @@ OutputTile output_tile(const Job& job, std::int64_t row, std::int64_t output) {
           .bias = job.args.bias == nullptr ? nullptr : job.args.bias + output};
 }
 
-// Outputs are handed out by fours, which is how many the kernels take through the weights at once.
+// Outputs are handed out by eights, a multiple of what all kernels take through the weights at
+// once.
 void run_direct(const OpContext& context, Job& job) {
-  constexpr std::int64_t unit = 4;
+  constexpr std::int64_t unit = 8;
   pack(context, job);
   const std::int64_t unit_cost = std::max<std::int64_t>(unit * job.padded_k * job.rows, 1);
   parallel_ranges(context, ceil_divide(job.outputs, unit),
@@ -111,7 +116,7 @@ void run_direct(const OpContext& context, Job& job) {
 // Large enough to decode seldom, small enough to keep all threads busy to the end.
 void choose_task_size(const OpContext& context, Job& job) {
   const std::int64_t unit = job.kernels.panel_outputs;
-  const std::int64_t fitting = panel_budget / std::max<std::int64_t>(packed_row_bytes(job), 1);
+  const std::int64_t fitting = panel_budget / std::max<std::int64_t>(panel_row_bytes(job), 1);
   std::int64_t outputs = std::clamp<std::int64_t>(fitting, 4, max_outputs_per_multiply);
   std::int64_t tiles = std::max<std::int64_t>(
       1, std::min(row_tiles(job), max_rows_per_task / job.kernels.tile_rows));
@@ -132,7 +137,7 @@ void decode_panels(const Job& job, std::int64_t first, std::int64_t count, std::
   const std::int64_t unit = job.kernels.panel_outputs;
   for (std::int64_t output = 0; output < count; output += unit) {
     job.kernels.decode_panel(weight_rows(job, first + output, std::min(unit, count - output)),
-                             job.arithmetic, panels + output * packed_row_bytes(job));
+                             job.arithmetic, panels + output * panel_row_bytes(job));
   }
 }
 
@@ -145,7 +150,7 @@ void run_task(const Job& job, std::int64_t index) {
 
   thread_local Scratch scratch;
   auto* panels = static_cast<std::byte*>(
-      scratch.reserve(static_cast<std::size_t>(job.outputs_per_task * packed_row_bytes(job))));
+      scratch.reserve(static_cast<std::size_t>(job.outputs_per_task * panel_row_bytes(job))));
   decode_panels(job, first, count, panels);
   for (std::int64_t tile = first_tile; tile < end_tile; ++tile) {
     const std::int64_t row = job.first_row + tile * job.kernels.tile_rows;
@@ -187,7 +192,7 @@ void linear_cpu(const OpContext& context, const LinearKernels& kernels, const Li
              .padded_k = ceil_divide(k, kernels.k_step) * kernels.k_step,
              .row_bytes = k / traits.block_elements * traits.block_bytes};
   if (job.outputs == 0 || args.rows == 0) return;
-  const bool has_direct = context.arithmetic == Arithmetic::float32 || kernels.direct_bfloat16;
+  const bool has_direct = context.arithmetic != Arithmetic::bfloat16 || kernels.direct_bfloat16;
   if (args.rows <= kernels.direct_rows && has_direct) {
     job.rows = args.rows;
     run_direct(context, job);

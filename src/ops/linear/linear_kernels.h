@@ -43,7 +43,8 @@ struct LinearKernels {
   int direct_rows;           // up to so many rows, weights are decoded in registers
   bool direct_bfloat16;      // in Arithmetic::bfloat16 too
   int k_step;                // K is padded to a multiple of this
-  std::size_t packed_bytes;  // of one element in a packed tile or panel
+  std::size_t packed_bytes;  // of k_step elements of a row in a packed tile
+  std::size_t panel_bytes;   // of k_step elements of an output in a panel
 
   // Packs rows of x (1 to tile_rows), rounded if `arithmetic` says so; padding is zero.
   void (*pack_rows)(const float* x, std::int64_t x_stride, int rows, std::int64_t k,
@@ -53,9 +54,9 @@ struct LinearKernels {
   // One tile of rows times ceil(outputs / panel_outputs) consecutive panels.
   void (*multiply)(const void* packed, int rows, const void* panels, std::int64_t outputs,
                    std::int64_t padded_k, const OutputTile& tile);
-  // The same sums for 1 to direct_rows rows straight from the stored weights. Arithmetic::float32
-  // alone unless direct_bfloat16: where there is no instruction for it, rounding each weight anew
-  // costs more than decoding it into a panel.
+  // The same sums for 1 to direct_rows rows straight from the stored weights. Not for
+  // Arithmetic::bfloat16 unless direct_bfloat16: where there is no instruction for it, rounding each
+  // weight anew costs more than decoding it into a panel.
   void (*multiply_direct)(const void* packed, int rows, const WeightRows& weights,
                           const OutputTile& tile);
 };
@@ -68,5 +69,9 @@ const LinearKernels& linear_kernels_portable();
 const LinearKernels& linear_kernels_avx2();
 const LinearKernels& linear_kernels_avx512();
 const LinearKernels& linear_kernels_avx512_bf16();  // Arithmetic::bfloat16 alone
+
+// Arithmetic::int16, for weights of the block types (linear_int16.h); the same bits in all.
+const LinearKernels& linear_int16_kernels_portable(DataType dtype);
+const LinearKernels& linear_int16_kernels_avx2(DataType dtype);
 
 }  // namespace octet

@@ -49,7 +49,12 @@ struct Q2KDecoder {
   }
   template <int group>
   [[gnu::always_inline]] static Group load(Bytes block, int section) {
-    return arrange(two_bits_of_group<group>(block + 16 + 32 * section));
+    return arrange(quants<group>(block, section));
+  }
+  // In memory order.
+  template <int group>
+  [[gnu::always_inline]] static __m256i quants(Bytes block, int section) {
+    return two_bits_of_group<group>(block + 16 + 32 * section);
   }
   template <int group, int i>
   [[gnu::always_inline]] static __m256 vector(Group quants, const Scales& scales, int section) {
@@ -100,10 +105,15 @@ struct Q3KDecoder {
   }
   template <int group>
   [[gnu::always_inline]] static Group load(Bytes block, int section) {
+    return arrange(quants<group>(block, section));
+  }
+  // In memory order.
+  template <int group>
+  [[gnu::always_inline]] static __m256i quants(Bytes block, int section) {
     const __m256i low = two_bits_of_group<group>(block + 32 + 32 * section);
     const __m256i bit = _mm256_set1_epi8(static_cast<char>(1 << (4 * section + group)));
     const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(load_32_bytes(block), bit), bit);
-    return arrange(_mm256_sub_epi8(low, _mm256_andnot_si256(set, _mm256_set1_epi8(4))));
+    return _mm256_sub_epi8(low, _mm256_andnot_si256(set, _mm256_set1_epi8(4)));
   }
   template <int group, int i>
   [[gnu::always_inline]] static __m256 vector(Group quants, const Scales& scales, int section) {

@@ -1,0 +1,223 @@
+// Arithmetic::int16 (linear_int16.h) for AVX2: packing x, and tiles of 6 rows x 16 outputs.
+//
+// vpmaddwd multiplies sixteen pairs of 16 bits where a fused multiply-add does eight, and on Zen 3
+// both issue twice a cycle; the additions after it use the two other pipes. Twelve sums, two
+// vectors of the panel, a pair of x and a product are the sixteen registers. The folds, four
+// operations for each sum and block, are 8 % of the rest.
+#include "ops/linear/linear_int16_avx2.h"
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include <immintrin.h>
+
+#include "files/block_quants.h"
+
+namespace octet {
+namespace {
+
+constexpr int tile_rows = 6;
+// Blocks of k between visits to a panel's sums: 6 rows of them (15 KB) stay in the first-level
+// cache while the panels stream through it.
+constexpr std::int64_t blocks_at_once = 32;
+
+static_assert(sizeof(Int16Block) == 80);
+
+// The largest magnitude of 32 elements, as bits: those of NaN and infinity are the largest.
+[[gnu::always_inline]] inline std::uint32_t largest_magnitude_bits(const __m256 x[4]) {
+  const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+  const auto bits = [&](int i) { return _mm256_and_si256(_mm256_castps_si256(x[i]), magnitude); };
+  const __m256i eight =
+      _mm256_max_epi32(_mm256_max_epi32(bits(0), bits(1)), _mm256_max_epi32(bits(2), bits(3)));
+  const __m128i four =
+      _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_max_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return static_cast<std::uint32_t>(
+      _mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xB1))));
+}
+
+[[gnu::always_inline]] inline int sum_of_words(__m256i words) {
+  const __m256i eight = _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+  const __m128i four =
+      _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+}
+
+void pack_block(const float* from, Int16Block* block) {
+  constexpr std::uint32_t infinity = 0x7F800000u;
+  __m256 x[4];
+  for (int i = 0; i < 4; ++i) x[i] = _mm256_loadu_ps(from + 8 * i);
+  const std::uint32_t largest = largest_magnitude_bits(x);
+  if (largest >= infinity) {
+    std::memset(block, 0, sizeof(*block));
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    block->scale = block->sum = block->half_sums[0] = block->half_sums[1] = nan;
+    return;
+  }
+  float magnitude;
+  std::memcpy(&magnitude, &largest, sizeof(magnitude));
+  const float wanted = magnitude * (1.0f / int16_steps);
+  const float scale = wanted > least_int16_scale ? wanted : least_int16_scale;
+  const __m256 inverse = _mm256_set1_ps(1.0f / scale);
+  int sums[2];
+  for (int half = 0; half < 2; ++half) {
+    const __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(x[2 * half], inverse));
+    const __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(x[2 * half + 1], inverse));
+    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(block->quants + 16 * half), words);
+    sums[half] = sum_of_words(words);
+  }
+  block->scale = scale;
+  block->sum = static_cast<float>(sums[0] + sums[1]) * scale;
+  block->half_sums[0] = static_cast<float>(sums[0]) * scale;
+  block->half_sums[1] = static_cast<float>(sums[1]) * scale;
+}
+
+// Layout: [k / 32][rows].
+void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k, Arithmetic,
+               void* packed) {
+  auto* blocks = static_cast<Int16Block*>(packed);
+  for (int row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < k / int16_block; ++i) {
+      pack_block(x + row * x_stride + i * int16_block, &blocks[i * rows + row]);
+    }
+  }
+}
+
+using Sums = float[tile_rows][int16_panel_outputs];
+
+// Adds one block, or half of one, to the sums.
+template <int rows, bool halves, bool minima>
+[[gnu::always_inline]] inline void add_fold(const Int16Block* x, const Int16PanelBlock& w, int half,
+                                            Sums sums) {
+  constexpr int pairs = halves ? int16_block / 4 : int16_block / 2;
+  __m256i products[rows][2];
+#pragma GCC unroll 6
+  for (int row = 0; row < rows; ++row) {
+    products[row][0] = _mm256_setzero_si256();
+    products[row][1] = _mm256_setzero_si256();
+  }
+  const auto* w_pairs = reinterpret_cast<const __m256i*>(w.quants[half * pairs]);
+  const std::int16_t* x_pairs = x->quants + 2 * half * pairs;
+#pragma GCC unroll 4
+  for (int pair = 0; pair < pairs; ++pair) {
+    const __m256i w0 = _mm256_loadu_si256(w_pairs + 2 * pair);
+    const __m256i w1 = _mm256_loadu_si256(w_pairs + 2 * pair + 1);
+#pragma GCC unroll 6
+    for (int row = 0; row < rows; ++row) {
+      std::int32_t both;
+      std::memcpy(&both,
+                  reinterpret_cast<const char*>(x_pairs + 2 * pair) + row * sizeof(Int16Block),
+                  sizeof(both));
+      const __m256i value = _mm256_set1_epi32(both);
+      products[row][0] = _mm256_add_epi32(products[row][0], _mm256_madd_epi16(value, w0));
+      products[row][1] = _mm256_add_epi32(products[row][1], _mm256_madd_epi16(value, w1));
+    }
+  }
+#pragma GCC unroll 6
+  for (int row = 0; row < rows; ++row) {
+    const __m256 scale = _mm256_broadcast_ss(&x[row].scale);
+    const __m256 x_sum = _mm256_broadcast_ss(halves ? &x[row].half_sums[half] : &x[row].sum);
+#pragma GCC unroll 2
+    for (int vector = 0; vector < 2; ++vector) {
+      const __m256 w_scale = _mm256_loadu_ps(w.folds[half].scale + 8 * vector);
+      __m256 sum = _mm256_loadu_ps(sums[row] + 8 * vector);
+      sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(products[row][vector]),
+                            _mm256_mul_ps(w_scale, scale), sum);
+      if constexpr (minima) {
+        sum = _mm256_fmadd_ps(_mm256_loadu_ps(w.folds[half].minimum + 8 * vector), x_sum, sum);
+      }
+      _mm256_storeu_ps(sums[row] + 8 * vector, sum);
+    }
+  }
+}
+
+template <int rows, bool halves, bool minima>
+[[gnu::noinline]] void add_blocks(const Int16Block* x, const Int16PanelBlock* w,
+                                  std::int64_t blocks, Sums sums) {
+  for (std::int64_t i = 0; i < blocks; ++i, x += rows, ++w) {
+    add_fold<rows, halves, minima>(x, *w, 0, sums);
+    if constexpr (halves) add_fold<rows, halves, minima>(x, *w, 1, sums);
+  }
+}
+
+void store_sums(const Sums sums, int rows, std::int64_t first, std::int64_t outputs,
+                const OutputTile& tile) {
+  for (int row = 0; row < rows; ++row) {
+    float* y = tile.y + row * tile.y_stride + first;
+    for (std::int64_t output = 0; output < outputs; ++output) {
+      y[output] =
+          tile.bias == nullptr ? sums[row][output] : sums[row][output] + tile.bias[first + output];
+    }
+  }
+}
+
+template <int rows, bool halves, bool minima>
+void multiply_rows(const Int16Block* x, const Int16PanelBlock* panels, std::int64_t outputs,
+                   std::int64_t blocks, const OutputTile& tile) {
+  alignas(32) Sums sums[max_outputs_per_multiply / int16_panel_outputs];
+  const std::int64_t panel_count = (outputs + int16_panel_outputs - 1) / int16_panel_outputs;
+  std::memset(sums, 0, static_cast<std::size_t>(panel_count) * sizeof(Sums));
+  for (std::int64_t first = 0; first < blocks; first += blocks_at_once) {
+    const std::int64_t count = blocks - first < blocks_at_once ? blocks - first : blocks_at_once;
+    for (std::int64_t panel = 0; panel < panel_count; ++panel) {
+      add_blocks<rows, halves, minima>(x + first * rows, panels + panel * blocks + first, count,
+                                       sums[panel]);
+    }
+  }
+  for (std::int64_t panel = 0; panel < panel_count; ++panel) {
+    const std::int64_t done = panel * int16_panel_outputs;
+    const std::int64_t left = outputs - done;
+    store_sums(sums[panel], rows, done, left < int16_panel_outputs ? left : int16_panel_outputs,
+               tile);
+  }
+}
+
+template <bool halves, bool minima>
+void multiply(const void* packed, int rows, const void* panels, std::int64_t outputs,
+              std::int64_t padded_k, const OutputTile& tile) {
+  const auto* x = static_cast<const Int16Block*>(packed);
+  const auto* w = static_cast<const Int16PanelBlock*>(panels);
+  const std::int64_t blocks = padded_k / int16_block;
+  switch (rows) {
+    case 1:
+      return multiply_rows<1, halves, minima>(x, w, outputs, blocks, tile);
+    case 2:
+      return multiply_rows<2, halves, minima>(x, w, outputs, blocks, tile);
+    case 3:
+      return multiply_rows<3, halves, minima>(x, w, outputs, blocks, tile);
+    case 4:
+      return multiply_rows<4, halves, minima>(x, w, outputs, blocks, tile);
+    case 5:
+      return multiply_rows<5, halves, minima>(x, w, outputs, blocks, tile);
+    default:
+      return multiply_rows<6, halves, minima>(x, w, outputs, blocks, tile);
+  }
+}
+
+template <bool halves, bool minima>
+constexpr LinearKernels kernels = {.tile_rows = tile_rows,
+                                   .panel_outputs = int16_panel_outputs,
+                                   .direct_rows = int16_direct_rows,
+                                   .direct_bfloat16 = false,
+                                   .k_step = int16_block,
+                                   .packed_bytes = sizeof(Int16Block),
+                                   .panel_bytes = sizeof(Int16PanelBlock) / int16_panel_outputs,
+                                   .pack_rows = pack_rows,
+                                   .decode_panel = decode_int16_panel_avx2,
+                                   .multiply = multiply<halves, minima>,
+                                   .multiply_direct = multiply_int16_direct_avx2};
+
+}  // namespace
+
+const LinearKernels& linear_int16_kernels_avx2(DataType dtype) {
+  const bool minima = has_minimum(dtype);
+  if (elements_per_scale(dtype) == int16_half_block) {
+    return minima ? kernels<true, true> : kernels<true, false>;
+  }
+  return minima ? kernels<false, true> : kernels<false, false>;
+}
+
+}  // namespace octet

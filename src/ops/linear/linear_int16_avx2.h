@@ -1,0 +1,58 @@
+// What the AVX2 kernels of Arithmetic::int16 share. Internal: for *_avx2.cc files alone.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "ops/linear/linear_int16.h"
+#include "ops/linear/linear_kernels.h"
+#include "ops/linear/weight_words_avx2.h"
+
+namespace octet {
+
+inline constexpr int int16_panel_outputs = 16;
+
+// 32 elements of sixteen outputs: pairs of elements, as vpmaddwd takes them. Types with a scale for
+// 32 elements use the first of `folds`.
+struct Int16PanelBlock {
+  std::int16_t quants[int16_block / 2][int16_panel_outputs][2];
+  struct {
+    float scale[int16_panel_outputs];
+    float minimum[int16_panel_outputs];
+  } folds[2];
+};
+
+// As LinearKernels describes them; most rows that are worth it.
+inline constexpr int int16_direct_rows = 4;
+void decode_int16_panel_avx2(const WeightRows& weights, Arithmetic, void* panel);
+void multiply_int16_direct_avx2(const void* packed, int rows, const WeightRows& weights,
+                                const OutputTile& tile);
+
+namespace {
+
+// Eight rows of a weight, block by block. Rows that do not exist (there are `count`) are zeros.
+template <class Type>
+class EightRows {
+ public:
+  EightRows(const unsigned char* first, std::int64_t row_bytes, std::int64_t count)
+      : first_(first), row_bytes_(row_bytes), count_(count) {
+    if (count < 8) std::memset(copies_, 0, sizeof(copies_));
+  }
+  [[gnu::always_inline]] EightBlocks block(std::int64_t index) {
+    const unsigned char* at = first_ + index * Type::block_bytes;
+    if (count_ >= 8) return {at, row_bytes_};
+    for (std::int64_t row = 0; row < count_; ++row) {
+      std::memcpy(copies_ + row * Type::block_bytes, at + row * row_bytes_, Type::block_bytes);
+    }
+    return {copies_, Type::block_bytes};
+  }
+
+ private:
+  const unsigned char* first_;
+  std::int64_t row_bytes_;
+  std::int64_t count_;
+  unsigned char copies_[8 * Type::block_bytes];
+};
+
+}  // namespace
+}  // namespace octet
