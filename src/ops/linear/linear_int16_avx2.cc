@@ -101,7 +101,9 @@ template <int rows, bool halves, bool minima>
   }
   const auto* w_pairs = reinterpret_cast<const __m256i*>(w.quants[half * pairs]);
   const std::int16_t* x_pairs = x->quants + 2 * half * pairs;
-#pragma GCC unroll 4
+  // The sums stay in memory: GCC 12 would take them out of the loop and then spill the products.
+  asm volatile("" : : : "memory");
+#pragma GCC unroll 16
   for (int pair = 0; pair < pairs; ++pair) {
     const __m256i w0 = _mm256_loadu_si256(w_pairs + 2 * pair);
     const __m256i w1 = _mm256_loadu_si256(w_pairs + 2 * pair + 1);
@@ -114,6 +116,8 @@ template <int rows, bool halves, bool minima>
       const __m256i value = _mm256_set1_epi32(both);
       products[row][0] = _mm256_add_epi32(products[row][0], _mm256_madd_epi16(value, w0));
       products[row][1] = _mm256_add_epi32(products[row][1], _mm256_madd_epi16(value, w1));
+      // In this order: GCC 12 multiplies all rows first, for which it has no registers.
+      asm volatile("" : "+x"(products[row][0]), "+x"(products[row][1]));
     }
   }
 #pragma GCC unroll 6
