@@ -13,21 +13,11 @@
 // are at least 2^-120: elements far below that become 0.
 #pragma once
 
-#include <cstdint>
-
 namespace octet {
 
 inline constexpr int int16_block = 32;
 inline constexpr int int16_half_block = 16;
 inline constexpr float int16_steps = 32767.0f;
 inline constexpr float least_int16_scale = 0x1p-120f;
-
-// 32 elements of a row of x. A packed tile is [k / 32][rows] of these.
-struct Int16Block {
-  std::int16_t quants[int16_block];
-  float scale;         // d
-  float sum;           // float(sum of quants) * d
-  float half_sums[2];  // the same of elements 0 to 15 and 16 to 31
-};
 
 }  // namespace octet

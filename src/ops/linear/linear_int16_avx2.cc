@@ -12,17 +12,13 @@
 
 #include <immintrin.h>
 
-#include "files/block_quants.h"
-
 namespace octet {
 namespace {
 
 constexpr int tile_rows = 6;
-// Blocks of k between visits to a panel's sums: 6 rows of them (15 KB) stay in the first-level
+// Blocks of k between visits to a panel's sums: 6 rows of them (18 KB) stay in the first-level
 // cache while the panels stream through it.
 constexpr std::int64_t blocks_at_once = 32;
-
-static_assert(sizeof(Int16Block) == 80);
 
 // The largest magnitude of 32 elements, as bits: those of NaN and infinity are the largest.
 [[gnu::always_inline]] inline std::uint32_t largest_magnitude_bits(const __m256 x[4]) {
@@ -45,6 +41,12 @@ static_assert(sizeof(Int16Block) == 80);
   return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
 }
 
+// Sixteen numbers of 32 bits as words, in order.
+[[gnu::always_inline]] inline __m256i packed_words(__m256i low, __m256i high) {
+  return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
+}
+
+template <bool even_odd>
 void pack_block(const float* from, Int16Block* block) {
   constexpr std::uint32_t infinity = 0x7F800000u;
   __m256 x[4];
@@ -61,58 +63,69 @@ void pack_block(const float* from, Int16Block* block) {
   const float wanted = magnitude * (1.0f / int16_steps);
   const float scale = wanted > least_int16_scale ? wanted : least_int16_scale;
   const __m256 inverse = _mm256_set1_ps(1.0f / scale);
-  int sums[2];
+  __m256i halves[2];
   for (int half = 0; half < 2; ++half) {
     const __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(x[2 * half], inverse));
     const __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(x[2 * half + 1], inverse));
-    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(block->quants + 16 * half), words);
-    sums[half] = sum_of_words(words);
+    halves[half] = packed_words(low, high);
+    block->half_quant_sums[half] = sum_of_words(halves[half]);
+    block->half_sums[half] = static_cast<float>(block->half_quant_sums[half]) * scale;
   }
   block->scale = scale;
-  block->sum = static_cast<float>(sums[0] + sums[1]) * scale;
-  block->half_sums[0] = static_cast<float>(sums[0]) * scale;
-  block->half_sums[1] = static_cast<float>(sums[1]) * scale;
+  block->quant_sum = block->half_quant_sums[0] + block->half_quant_sums[1];
+  block->sum = static_cast<float>(block->quant_sum) * scale;
+  block->unused = 0;
+  auto* to = reinterpret_cast<__m256i*>(block->quants);
+  if constexpr (even_odd) {
+    const auto even = [](__m256i words) {
+      return _mm256_srai_epi32(_mm256_slli_epi32(words, 16), 16);
+    };
+    const auto odd = [](__m256i words) { return _mm256_srai_epi32(words, 16); };
+    _mm256_storeu_si256(to, packed_words(even(halves[0]), even(halves[1])));
+    _mm256_storeu_si256(to + 1, packed_words(odd(halves[0]), odd(halves[1])));
+  } else {
+    _mm256_storeu_si256(to, halves[0]);
+    _mm256_storeu_si256(to + 1, halves[1]);
+  }
 }
 
 // Layout: [k / 32][rows].
+template <bool even_odd>
 void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k, Arithmetic,
                void* packed) {
   auto* blocks = static_cast<Int16Block*>(packed);
   for (int row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < k / int16_block; ++i) {
-      pack_block(x + row * x_stride + i * int16_block, &blocks[i * rows + row]);
+      pack_block<even_odd>(x + row * x_stride + i * int16_block, &blocks[i * rows + row]);
     }
   }
 }
 
 using Sums = float[tile_rows][int16_panel_outputs];
 
-// Adds one block, or half of one, to the sums.
+// Adds one block, or half of one (whose even and odd elements are four pairs each), to the sums.
 template <int rows, bool halves, bool minima>
 [[gnu::always_inline]] inline void add_fold(const Int16Block* x, const Int16PanelBlock& w, int half,
                                             Sums sums) {
-  constexpr int pairs = halves ? int16_block / 4 : int16_block / 2;
+  constexpr int pairs = halves ? int16_half_block / 2 : int16_block / 2;
   __m256i products[rows][2];
 #pragma GCC unroll 6
   for (int row = 0; row < rows; ++row) {
     products[row][0] = _mm256_setzero_si256();
     products[row][1] = _mm256_setzero_si256();
   }
-  const auto* w_pairs = reinterpret_cast<const __m256i*>(w.quants[half * pairs]);
-  const std::int16_t* x_pairs = x->quants + 2 * half * pairs;
   // The sums stay in memory: GCC 12 would take them out of the loop and then spill the products.
   asm volatile("" : : : "memory");
 #pragma GCC unroll 16
-  for (int pair = 0; pair < pairs; ++pair) {
-    const __m256i w0 = _mm256_loadu_si256(w_pairs + 2 * pair);
-    const __m256i w1 = _mm256_loadu_si256(w_pairs + 2 * pair + 1);
+  for (int i = 0; i < pairs; ++i) {
+    const int pair = halves ? 8 * (i / 4) + 4 * half + i % 4 : i;
+    const auto* panel = reinterpret_cast<const __m256i*>(w.quants[pair]);
+    const __m256i w0 = _mm256_loadu_si256(panel);
+    const __m256i w1 = _mm256_loadu_si256(panel + 1);
 #pragma GCC unroll 6
     for (int row = 0; row < rows; ++row) {
       std::int32_t both;
-      std::memcpy(&both,
-                  reinterpret_cast<const char*>(x_pairs + 2 * pair) + row * sizeof(Int16Block),
-                  sizeof(both));
+      std::memcpy(&both, x[row].quants + 2 * pair, sizeof(both));
       const __m256i value = _mm256_set1_epi32(both);
       products[row][0] = _mm256_add_epi32(products[row][0], _mm256_madd_epi16(value, w0));
       products[row][1] = _mm256_add_epi32(products[row][1], _mm256_madd_epi16(value, w1));
@@ -201,7 +214,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
   }
 }
 
-template <bool halves, bool minima>
+template <bool even_odd, bool halves, bool minima>
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = int16_panel_outputs,
                                    .direct_rows = int16_direct_rows,
@@ -209,19 +222,21 @@ constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .k_step = int16_block,
                                    .packed_bytes = sizeof(Int16Block),
                                    .panel_bytes = sizeof(Int16PanelBlock) / int16_panel_outputs,
-                                   .pack_rows = pack_rows,
+                                   .pack_rows = pack_rows<even_odd>,
                                    .decode_panel = decode_int16_panel_avx2,
                                    .multiply = multiply<halves, minima>,
                                    .multiply_direct = multiply_int16_direct_avx2};
 
 }  // namespace
 
+// The caller has seen to it that `dtype` is a block type.
 const LinearKernels& linear_int16_kernels_avx2(DataType dtype) {
-  const bool minima = has_minimum(dtype);
-  if (elements_per_scale(dtype) == int16_half_block) {
-    return minima ? kernels<true, true> : kernels<true, false>;
-  }
-  return minima ? kernels<false, true> : kernels<false, false>;
+  const LinearKernels* found = &kernels<false, false, false>;
+  with_words(dtype, [&found](auto type) {
+    using Type = decltype(type);
+    found = &kernels<Type::even_odd, Type::halves, Type::minima>;
+  });
+  return *found;
 }
 
 }  // namespace octet

@@ -10,10 +10,23 @@
 
 namespace octet {
 
+// 32 elements of a row of x, in the order of the type's words. A packed tile is [k / 32][rows] of
+// these.
+struct Int16Block {
+  std::int16_t quants[int16_block];
+  float scale;             // d
+  float sum;               // float(sum of quants) * d
+  float half_sums[2];      // the same of elements 0 to 15 and 16 to 31
+  std::int32_t quant_sum;  // of all
+  std::int32_t half_quant_sums[2];
+  std::int32_t unused;
+};
+static_assert(sizeof(Int16Block) == 96);
+
 inline constexpr int int16_panel_outputs = 16;
 
-// 32 elements of sixteen outputs: pairs of elements, as vpmaddwd takes them. Types with a scale for
-// 32 elements use the first of `folds`.
+// 32 elements of sixteen outputs, pairs of them as vpmaddwd takes them, in the same order. Types
+// with a scale for 32 elements use the first of `folds`.
 struct Int16PanelBlock {
   std::int16_t quants[int16_block / 2][int16_panel_outputs][2];
   struct {

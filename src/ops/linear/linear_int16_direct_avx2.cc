@@ -10,87 +10,113 @@
 namespace octet {
 namespace {
 
-// Totals of a group of 32 elements, or of each half of it, for eight outputs.
-template <class Type, int rows>
-struct Totals {
-  static constexpr int parts = Type::halves ? 2 : 1;
-  __m256i of[rows][parts];
+// A vector for each row of x.
+template <int rows>
+struct RowVectors {
+  __m256i of[rows];
 };
 
-// Of one output: eight partial sums.
+// Partial sums of a group of 32 elements of one output. Where scales serve 16 elements, those of
+// the first 16 are in the low half of a vector (words of even and odd elements lie so).
 template <class Type, int group, int rows>
-[[gnu::always_inline]] inline Totals<Type, rows> partial_sums(const Int16Block* x, Bytes block,
-                                                              int section) {
+[[gnu::always_inline]] inline RowVectors<rows> partial_sums(const Int16Block* x, Bytes block,
+                                                            int section) {
   const Words w = Type::template words<group>(block, section);
-  Totals<Type, rows> sums;
+  RowVectors<rows> sums;
 #pragma GCC unroll 4
   for (int row = 0; row < rows; ++row) {
     const auto* quants = reinterpret_cast<const __m256i*>(x[row].quants);
-    const __m256i first = _mm256_madd_epi16(w.first, _mm256_loadu_si256(quants));
-    const __m256i second = _mm256_madd_epi16(w.second, _mm256_loadu_si256(quants + 1));
-    if constexpr (Type::halves) {
-      sums.of[row][0] = first;
-      sums.of[row][1] = second;
-    } else {
-      sums.of[row][0] = _mm256_add_epi32(first, second);
-    }
+    sums.of[row] = _mm256_add_epi32(_mm256_madd_epi16(w.first, _mm256_loadu_si256(quants)),
+                                    _mm256_madd_epi16(w.second, _mm256_loadu_si256(quants + 1)));
   }
   return sums;
 }
 
-template <class Type, int rows>
-[[gnu::always_inline]] inline Totals<Type, rows> add_pairs(const Totals<Type, rows>& a,
-                                                           const Totals<Type, rows>& b) {
-  Totals<Type, rows> sums;
+[[gnu::always_inline]] inline __m256i shuffle(__m256i a, __m256i b, const int order) {
+  return _mm256_castps_si256(
+      _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), order));
+}
+
+// In each half: a0 + a2, a1 + a3, b0 + b2, b1 + b3.
+template <int rows>
+[[gnu::always_inline]] inline RowVectors<rows> two_outputs(const RowVectors<rows>& a,
+                                                           const RowVectors<rows>& b) {
+  RowVectors<rows> sums;
 #pragma GCC unroll 4
   for (int row = 0; row < rows; ++row) {
-#pragma GCC unroll 2
-    for (int part = 0; part < Totals<Type, rows>::parts; ++part) {
-      sums.of[row][part] = _mm256_hadd_epi32(a.of[row][part], b.of[row][part]);
-    }
+    sums.of[row] = _mm256_add_epi32(_mm256_blend_epi32(a.of[row], b.of[row], 0xCC),
+                                    shuffle(a.of[row], b.of[row], 0x4E));
   }
   return sums;
 }
 
-// Of outputs `first` to first + 3: a total in each lane of either half.
+// Of outputs `first` to first + 3: in each half a sum of each.
 template <class Type, int group, int rows>
-[[gnu::always_inline]] inline Totals<Type, rows> four_totals(const Int16Block* x,
-                                                             const EightBlocks& blocks, int first,
-                                                             int section) {
+[[gnu::always_inline]] inline RowVectors<rows> four_outputs(const Int16Block* x,
+                                                            const EightBlocks& blocks, int first,
+                                                            int section) {
   const auto partial = [&](int output) {
     return partial_sums<Type, group, rows>(x, blocks.of(first + output), section);
   };
-  const auto low = add_pairs<Type, rows>(partial(0), partial(1));
-  const auto high = add_pairs<Type, rows>(partial(2), partial(3));
-  return add_pairs<Type, rows>(low, high);
+  const auto a = two_outputs<rows>(partial(0), partial(1));
+  const auto b = two_outputs<rows>(partial(2), partial(3));
+  RowVectors<rows> sums;
+#pragma GCC unroll 4
+  for (int row = 0; row < rows; ++row) {
+    sums.of[row] =
+        _mm256_add_epi32(shuffle(a.of[row], b.of[row], 0x88), shuffle(a.of[row], b.of[row], 0xDD));
+  }
+  return sums;
 }
 
+// What `offset` times the sum of x takes from the totals.
+template <int offset>
+[[gnu::always_inline]] inline __m256i without_offset(__m256i total, std::int32_t quant_sum) {
+  if constexpr (offset == 0) return total;
+  return _mm256_sub_epi32(
+      total, _mm256_mullo_epi32(_mm256_set1_epi32(quant_sum), _mm256_set1_epi32(offset)));
+}
+
+// Folds the totals of eight outputs into their sums.
+template <class Type, int rows>
+[[gnu::always_inline]] inline void fold(const Int16Block* x, const RowVectors<rows>& low,
+                                        const RowVectors<rows>& high, const __m256* scales,
+                                        const __m256* minima, __m256 sums[rows]) {
+#pragma GCC unroll 4
+  for (int row = 0; row < rows; ++row) {
+    const __m256i first = _mm256_permute2x128_si256(low.of[row], high.of[row], 0x20);
+    const __m256i second = _mm256_permute2x128_si256(low.of[row], high.of[row], 0x31);
+    const __m256 x_scale = _mm256_broadcast_ss(&x[row].scale);
+    const auto add = [&](__m256i total, std::int32_t quant_sum, const float* x_sum, int part) {
+      const __m256 exact = _mm256_cvtepi32_ps(without_offset<Type::offset>(total, quant_sum));
+      sums[row] = _mm256_fmadd_ps(exact, _mm256_mul_ps(scales[part], x_scale), sums[row]);
+      if constexpr (Type::minima) {
+        sums[row] = _mm256_fmadd_ps(minima[part], _mm256_broadcast_ss(x_sum), sums[row]);
+      }
+    };
+    if constexpr (Type::halves) {
+      add(first, x[row].half_quant_sums[0], &x[row].half_sums[0], 0);
+      add(second, x[row].half_quant_sums[1], &x[row].half_sums[1], 1);
+    } else {
+      add(_mm256_add_epi32(first, second), x[row].quant_sum, &x[row].sum, 0);
+    }
+  }
+}
+
+template <class Type>
+inline constexpr int parts = Type::halves ? 2 : 1;
+
+// The groups of a section, from `group` on.
 template <class Type, int group, int rows>
 [[gnu::always_inline]] inline void add_groups(const Int16Block* x, const EightBlocks& blocks,
                                               int section, const __m256* scales,
                                               const __m256* minima, __m256 sums[rows]) {
-  constexpr int parts = Totals<Type, rows>::parts;
-  const auto low = four_totals<Type, group, rows>(x, blocks, 0, section);
-  const auto high = four_totals<Type, group, rows>(x, blocks, 4, section);
-#pragma GCC unroll 4
-  for (int row = 0; row < rows; ++row) {
-#pragma GCC unroll 2
-    for (int part = 0; part < parts; ++part) {
-      const __m256i a = low.of[row][part];
-      const __m256i b = high.of[row][part];
-      const __m256i total =
-          _mm256_add_epi32(_mm256_blend_epi32(a, b, 0xF0), _mm256_permute2x128_si256(a, b, 0x21));
-      const __m256 scale = _mm256_mul_ps(scales[part], _mm256_broadcast_ss(&x[row].scale));
-      sums[row] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(total), scale, sums[row]);
-      if constexpr (Type::minima) {
-        const float* x_sum = Type::halves ? &x[row].half_sums[part] : &x[row].sum;
-        sums[row] = _mm256_fmadd_ps(minima[part], _mm256_broadcast_ss(x_sum), sums[row]);
-      }
-    }
-  }
+  const auto low = four_outputs<Type, group, rows>(x, blocks, 0, section);
+  const auto high = four_outputs<Type, group, rows>(x, blocks, 4, section);
+  fold<Type, rows>(x, low, high, scales, minima, sums);
   if constexpr (group + 1 < Type::groups) {
-    add_groups<Type, group + 1, rows>(x + rows, blocks, section, scales + parts, minima + parts,
-                                      sums);
+    add_groups<Type, group + 1, rows>(x + rows, blocks, section, scales + parts<Type>,
+                                      minima + parts<Type>, sums);
   }
 }
 
@@ -111,7 +137,6 @@ template <class Type>
 template <class Type, int rows>
 void direct_eight(const Int16Block* x, Bytes first, std::int64_t row_bytes, std::int64_t outputs,
                   std::int64_t k, const OutputTile& tile) {
-  constexpr int parts = Totals<Type, rows>::parts;
   EightRows<Type> stored(first, row_bytes, outputs);
   __m256 sums[rows];
 #pragma GCC unroll 4
@@ -125,8 +150,8 @@ void direct_eight(const Int16Block* x, Bytes first, std::int64_t row_bytes, std:
     for (int section = 0; section < Type::sections; ++section) {
       add_groups<Type, 0, rows>(x, blocks, section, scale, minimum, sums);
       x += Type::groups * rows;
-      scale += Type::groups * parts;
-      minimum += Type::groups * parts;
+      scale += Type::groups * parts<Type>;
+      minimum += Type::groups * parts<Type>;
     }
   }
   for (int row = 0; row < rows; ++row) {

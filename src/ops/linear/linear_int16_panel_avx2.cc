@@ -37,6 +37,11 @@ template <class Type, int group>
     const Words words = Type::template words<group>(blocks.of(row), section);
     halves[0][row] = words.first;
     halves[1][row] = words.second;
+    if constexpr (Type::offset != 0) {
+      const __m256i offset = _mm256_set1_epi16(Type::offset);
+      halves[0][row] = _mm256_sub_epi16(words.first, offset);
+      halves[1][row] = _mm256_sub_epi16(words.second, offset);
+    }
   }
   for (int half = 0; half < 2; ++half) {
     __m256i pairs[8];

@@ -15,6 +15,14 @@ namespace {
 constexpr int tile_rows = 4;
 constexpr int panel_outputs = 1;
 
+// 32 elements of a row of x.
+struct Int16Block {
+  std::int16_t quants[int16_block];
+  float scale;         // d
+  float sum;           // float(sum of quants) * d
+  float half_sums[2];  // the same of elements 0 to 15 and 16 to 31
+};
+
 // 32 elements of a weight.
 struct WeightBlock {
   std::int16_t quants[int16_block];
@@ -59,6 +67,7 @@ void pack_block(const float* x, Int16Block* block) {
   }
 }
 
+// Layout: [k / 32][rows].
 void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k, Arithmetic,
                void* packed) {
   auto* blocks = static_cast<Int16Block*>(packed);

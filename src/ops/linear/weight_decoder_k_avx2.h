@@ -108,11 +108,11 @@ struct Q6KDecoder {
   // ql[64 h + 32 (k % 2) ...] and bits 4-5 from bits 2 k and 2 k + 1 of qh[32 h ...].
   template <int group>
   [[gnu::always_inline]] static Group load(Bytes block, int section) {
-    return arrange(quants<group>(block, section));
+    return arrange(_mm256_sub_epi8(unsigned_quants<group>(block, section), _mm256_set1_epi8(32)));
   }
-  // In memory order.
+  // In memory order, 32 too large.
   template <int group>
-  [[gnu::always_inline]] static __m256i quants(Bytes block, int section) {
+  [[gnu::always_inline]] static __m256i unsigned_quants(Bytes block, int section) {
     const __m256i low_bytes = load_32_bytes(block + 64 * section + 32 * (group % 2));
     const __m256i low = _mm256_and_si256(group < 2 ? low_bytes : _mm256_srli_epi16(low_bytes, 4),
                                          _mm256_set1_epi8(15));
@@ -120,7 +120,7 @@ struct Q6KDecoder {
     if constexpr (group < 2) high = _mm256_slli_epi16(high, 4 - 2 * group);
     if constexpr (group == 3) high = _mm256_srli_epi16(high, 2);
     high = _mm256_and_si256(high, _mm256_set1_epi8(0x30));
-    return _mm256_sub_epi8(_mm256_or_si256(low, high), _mm256_set1_epi8(32));
+    return _mm256_or_si256(low, high);
   }
   template <int group, int i>
   [[gnu::always_inline]] static __m256 vector(Group quants, const Scales& scales, int section) {

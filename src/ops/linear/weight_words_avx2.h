@@ -5,9 +5,15 @@
 //   block_elements, block_bytes: of the stored block;
 //   sections, groups: a block is so many sections of so many groups of 32 elements;
 //   halves: a scale serves 16 elements, not 32; minima: it has minima;
-//   words<group>(block, section): the integers of a group, in order;
+//   even_odd, words<group>(block, section): a group as two vectors of 16 words, of elements 0 to 15
+//   and 16 to 31, or, cheaper for what was decoded as bytes, of even and odd elements;
+//   offset: what is to be taken from words (by whoever uses them, since that can be done to sums);
 //   scales(blocks): those of a block of eight rows, eight in a vector: [32 or 16 elements][row].
 // Scales and minima have the bits of read_quants (files/block_quants.h).
+//
+// What shapes this is how long Zen 3's vector units are busy: 0.25 to 0.5 cycles for what stays in
+// a lane of 128 bits, 1 to 1.26 for what crosses (vpmovsxbw of a register, vextracti128, vpermq), 2
+// for vphaddd.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +27,6 @@
 namespace octet {
 namespace {
 
-// Elements 0 to 15 and 16 to 31.
 struct Words {
   __m256i first;
   __m256i second;
@@ -40,28 +45,49 @@ struct EightScales {
   __m256 minimum[count];
 };
 
-// The 32 bits at `offset` of each block.
-[[gnu::always_inline]] inline __m256i gather_32_bits(const EightBlocks& blocks, int offset) {
-  const auto load = [&](int row) {
-    std::int32_t bits;
-    std::memcpy(&bits, blocks.of(row) + offset, sizeof(bits));
-    return bits;
-  };
-  return _mm256_setr_epi32(load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7));
+[[gnu::always_inline]] inline std::int32_t load_32_bits(Bytes p) {
+  std::int32_t bits;
+  std::memcpy(&bits, p, sizeof(bits));
+  return bits;
 }
 
-// Of the float16 in the low and high halves of each lane.
-struct FloatPairs {
-  __m256 low;
-  __m256 high;
-};
-[[gnu::always_inline]] inline FloatPairs float16_pairs(__m256i lanes) {
-  const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1,
-                                         4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
-  const __m256i apart = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(lanes, order), 0xD8);
-  return {_mm256_cvtph_ps(_mm256_castsi256_si128(apart)),
-          _mm256_cvtph_ps(_mm256_extracti128_si256(apart, 1))};
+// The 32 bits at `offset` of each block. Broadcasts and blends: the load units do most of it.
+[[gnu::always_inline]] inline __m256i gather_32_bits(const EightBlocks& blocks, int offset) {
+  const auto all = [&](int row) {
+    return _mm256_set1_epi32(load_32_bits(blocks.of(row) + offset));
+  };
+  const __m256i r01 = _mm256_blend_epi32(all(0), all(1), 0x02);
+  const __m256i r23 = _mm256_blend_epi32(all(2), all(3), 0x08);
+  const __m256i r45 = _mm256_blend_epi32(all(4), all(5), 0x20);
+  const __m256i r67 = _mm256_blend_epi32(all(6), all(7), 0x80);
+  return _mm256_blend_epi32(_mm256_blend_epi32(r01, r23, 0x0C), _mm256_blend_epi32(r45, r67, 0xC0),
+                            0xF0);
 }
+
+// The two float16 at `offset` of each block, the first in the low halves of 32 bits.
+class Float16Pairs {
+ public:
+  [[gnu::always_inline]] Float16Pairs(const EightBlocks& blocks, int offset)
+      : even_(every_second(blocks, offset, 0)), odd_(every_second(blocks, offset, 1)) {}
+  [[gnu::always_inline]] __m256 first() const {
+    return _mm256_cvtph_ps(_mm_blend_epi16(even_, _mm_slli_epi32(odd_, 16), 0xAA));
+  }
+  [[gnu::always_inline]] __m256 second() const {
+    return _mm256_cvtph_ps(_mm_blend_epi16(_mm_srli_epi32(even_, 16), odd_, 0xAA));
+  }
+
+ private:
+  [[gnu::always_inline]] static __m128i every_second(const EightBlocks& blocks, int offset,
+                                                     int first) {
+    const auto all = [&](int row) {
+      return _mm_set1_epi32(load_32_bits(blocks.of(first + row) + offset));
+    };
+    return _mm_blend_epi32(_mm_blend_epi32(all(0), all(2), 0x2),
+                           _mm_blend_epi32(all(4), all(6), 0x8), 0xC);
+  }
+  __m128i even_;
+  __m128i odd_;
+};
 
 [[gnu::always_inline]] inline __m256 negated(__m256 value) {
   return _mm256_xor_ps(value, _mm256_set1_ps(-0.0f));
@@ -73,9 +99,13 @@ struct FloatPairs {
 [[gnu::always_inline]] inline __m256i sign_extended(Bytes p) {
   return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-[[gnu::always_inline]] inline Words sign_extended(__m256i bytes) {
-  return {_mm256_cvtepi8_epi16(_mm256_castsi256_si128(bytes)),
-          _mm256_cvtepi8_epi16(_mm256_extracti128_si256(bytes, 1))};
+
+// Even and odd ones of 32 bytes.
+[[gnu::always_inline]] inline Words unsigned_bytes(__m256i bytes) {
+  return {_mm256_and_si256(bytes, _mm256_set1_epi16(0xFF)), _mm256_srli_epi16(bytes, 8)};
+}
+[[gnu::always_inline]] inline Words signed_bytes(__m256i bytes) {
+  return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), _mm256_srai_epi16(bytes, 8)};
 }
 
 // Low nibbles are elements 0 to 15, high ones 16 to 31.
@@ -88,15 +118,14 @@ struct FloatPairs {
   return _mm256_and_si256(_mm256_srlv_epi32(load_16_bytes_twice(p), shifts), _mm256_set1_epi8(15));
 }
 
-// All bits of byte j where bit j of the 32 at p is clear.
-[[gnu::always_inline]] inline __m256i clear_bits(Bytes p) {
-  std::int32_t field;
-  std::memcpy(&field, p, sizeof(field));
+// 16 in byte j where bit j of the 32 at p is set: the fifth bits of Q5_0 and Q5_1.
+[[gnu::always_inline]] inline __m256i fifth_bits_in_order(Bytes p) {
   const __m256i order = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2,
                                          2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
   const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
-  const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(field), order);
-  return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), _mm256_setzero_si256());
+  const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(load_32_bits(p)), order);
+  const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+  return _mm256_and_si256(set, _mm256_set1_epi8(16));
 }
 
 // The types of one scale for 32 elements: d.
@@ -106,8 +135,10 @@ struct OneScale {
   static constexpr int groups = 1;
   static constexpr bool halves = false;
   static constexpr bool minima = false;
+  static constexpr bool even_odd = false;
+  static constexpr int offset = 0;
   [[gnu::always_inline]] static EightScales<1> scales(const EightBlocks& blocks) {
-    return {{float16_pairs(gather_32_bits(blocks, 0)).low}, {}};
+    return {{Float16Pairs(blocks, 0).first()}, {}};
   }
 };
 
@@ -115,18 +146,17 @@ struct OneScale {
 struct ScaleWithMinimum : OneScale {
   static constexpr bool minima = true;
   [[gnu::always_inline]] static EightScales<1> scales(const EightBlocks& blocks) {
-    const FloatPairs both = float16_pairs(gather_32_bits(blocks, 0));
-    return {{both.low}, {both.high}};
+    const Float16Pairs both(blocks, 0);
+    return {{both.first()}, {both.second()}};
   }
 };
 
 struct Q40Words : OneScale {
   static constexpr int block_bytes = 18;
+  static constexpr int offset = 8;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int) {
-    const Words nibbles = nibble_words(block + 2);
-    const __m256i middle = _mm256_set1_epi16(8);
-    return {_mm256_sub_epi16(nibbles.first, middle), _mm256_sub_epi16(nibbles.second, middle)};
+    return nibble_words(block + 2);
   }
 };
 
@@ -138,22 +168,22 @@ struct Q41Words : ScaleWithMinimum {
   }
 };
 
-// Where the fifth bit is clear, 16 is taken away: bits 4 to 7 of the signed byte are set.
 struct Q50Words : OneScale {
   static constexpr int block_bytes = 22;
+  static constexpr bool even_odd = true;
+  static constexpr int offset = 16;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int) {
-    const __m256i upper = _mm256_and_si256(clear_bits(block + 2), _mm256_set1_epi8(-16));
-    return sign_extended(_mm256_or_si256(nibble_bytes(block + 6), upper));
+    return unsigned_bytes(_mm256_or_si256(nibble_bytes(block + 6), fifth_bits_in_order(block + 2)));
   }
 };
 
 struct Q51Words : ScaleWithMinimum {
   static constexpr int block_bytes = 24;
+  static constexpr bool even_odd = true;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int) {
-    const __m256i fifth = _mm256_andnot_si256(clear_bits(block + 4), _mm256_set1_epi8(16));
-    return sign_extended(_mm256_or_si256(nibble_bytes(block + 8), fifth));
+    return unsigned_bytes(_mm256_or_si256(nibble_bytes(block + 8), fifth_bits_in_order(block + 4)));
   }
 };
 
@@ -167,17 +197,19 @@ struct Q80Words : OneScale {
 
 struct Iq4NlWords : OneScale {
   static constexpr int block_bytes = 18;
+  static constexpr bool even_odd = true;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int) {
-    return sign_extended(look_up_iq4(nibble_bytes(block + 2)));
+    return signed_bytes(look_up_iq4(nibble_bytes(block + 2)));
   }
 };
 
 struct Mxfp4Words : OneScale {
   static constexpr int block_bytes = 17;
+  static constexpr bool even_odd = true;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int) {
-    return sign_extended(look_up_mxfp4(nibble_bytes(block + 1)));
+    return signed_bytes(look_up_mxfp4(nibble_bytes(block + 1)));
   }
   // 2^(e - 128); the two least are subnormal.
   [[gnu::always_inline]] static EightScales<1> scales(const EightBlocks& blocks) {
@@ -211,9 +243,12 @@ struct KWords {
   static constexpr int groups = 2;
   static constexpr bool halves = false;
   static constexpr bool minima = true;
+  static constexpr bool even_odd = false;
+  static constexpr int offset = 0;
   [[gnu::always_inline]] static EightScales<8> scales(const EightBlocks& blocks) {
-    const FloatPairs both = float16_pairs(gather_32_bits(blocks, 0));
-    const __m256 negated_dmin = negated(both.high);
+    const Float16Pairs both(blocks, 0);
+    const __m256 d = both.first();
+    const __m256 negated_dmin = negated(both.second());
     const __m256i a = gather_32_bits(blocks, 4);
     const __m256i b = gather_32_bits(blocks, 8);
     const __m256i c = gather_32_bits(blocks, 12);
@@ -222,8 +257,8 @@ struct KWords {
                              masked(_mm256_srli_epi32(high_bits, 2), 0x30303030));
     };
     EightScales<8> out;
-    four_products<false>(masked(a, 0x3F3F3F3F), both.low, out.scale);
-    four_products<false>(upper(c, a), both.low, out.scale + 4);
+    four_products<false>(masked(a, 0x3F3F3F3F), d, out.scale);
+    four_products<false>(upper(c, a), d, out.scale + 4);
     four_products<false>(masked(b, 0x3F3F3F3F), negated_dmin, out.minimum);
     four_products<false>(upper(_mm256_srli_epi32(c, 4), b), negated_dmin, out.minimum + 4);
     return out;
@@ -244,9 +279,10 @@ struct Q4KWords : KWords {
 
 struct Q5KWords : KWords {
   static constexpr int block_bytes = 176;
+  static constexpr bool even_odd = true;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int section) {
-    return sign_extended(Q5KDecoder::quants<group>(block, section));
+    return unsigned_bytes(Q5KDecoder::quants<group>(block, section));
   }
 };
 
@@ -257,6 +293,8 @@ struct SixteenScales {
   static constexpr int groups = 4;
   static constexpr bool halves = true;
   static constexpr bool minima = false;
+  static constexpr bool even_odd = true;
+  static constexpr int offset = 0;
 };
 
 struct Q2KWords : SixteenScales {
@@ -264,15 +302,16 @@ struct Q2KWords : SixteenScales {
   static constexpr bool minima = true;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int section) {
-    return sign_extended(Q2KDecoder::quants<group>(block, section));
+    return unsigned_bytes(Q2KDecoder::quants<group>(block, section));
   }
   [[gnu::always_inline]] static EightScales<16> scales(const EightBlocks& blocks) {
-    const FloatPairs both = float16_pairs(gather_32_bits(blocks, 80));
-    const __m256 negated_dmin = negated(both.high);
+    const Float16Pairs both(blocks, 80);
+    const __m256 d = both.first();
+    const __m256 negated_dmin = negated(both.second());
     EightScales<16> out;
     for (int i = 0; i < 4; ++i) {
       const __m256i bytes = gather_32_bits(blocks, 4 * i);
-      four_products<false>(masked(bytes, 0x0F0F0F0F), both.low, out.scale + 4 * i);
+      four_products<false>(masked(bytes, 0x0F0F0F0F), d, out.scale + 4 * i);
       four_products<false>(masked(_mm256_srli_epi32(bytes, 4), 0x0F0F0F0F), negated_dmin,
                            out.minimum + 4 * i);
     }
@@ -284,11 +323,11 @@ struct Q3KWords : SixteenScales {
   static constexpr int block_bytes = 110;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int section) {
-    return sign_extended(Q3KDecoder::quants<group>(block, section));
+    return signed_bytes(Q3KDecoder::quants<group>(block, section));
   }
   // Q3KDecoder::prepare says where the bits of a scale lie; 32 is taken from each.
   [[gnu::always_inline]] static EightScales<16> scales(const EightBlocks& blocks) {
-    const __m256 d = float16_pairs(gather_32_bits(blocks, 106)).high;
+    const __m256 d = Float16Pairs(blocks, 106).second();
     const __m256i low[2] = {gather_32_bits(blocks, 96), gather_32_bits(blocks, 100)};
     const __m256i high = gather_32_bits(blocks, 104);
     EightScales<16> out;
@@ -306,12 +345,13 @@ struct Q3KWords : SixteenScales {
 
 struct Q6KWords : SixteenScales {
   static constexpr int block_bytes = 210;
+  static constexpr int offset = 32;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int section) {
-    return sign_extended(Q6KDecoder::quants<group>(block, section));
+    return unsigned_bytes(Q6KDecoder::unsigned_quants<group>(block, section));
   }
   [[gnu::always_inline]] static EightScales<16> scales(const EightBlocks& blocks) {
-    const __m256 d = float16_pairs(gather_32_bits(blocks, 206)).high;
+    const __m256 d = Float16Pairs(blocks, 206).second();
     EightScales<16> out;
     for (int i = 0; i < 4; ++i) {
       four_products<true>(gather_32_bits(blocks, 192 + 4 * i), d, out.scale + 4 * i);
@@ -328,14 +368,16 @@ struct Iq4XsWords {
   static constexpr int groups = 1;
   static constexpr bool halves = false;
   static constexpr bool minima = false;
+  static constexpr bool even_odd = true;
+  static constexpr int offset = 0;
   template <int group>
   [[gnu::always_inline]] static Words words(Bytes block, int section) {
-    return sign_extended(look_up_iq4(nibble_bytes(block + 8 + 16 * section)));
+    return signed_bytes(look_up_iq4(nibble_bytes(block + 8 + 16 * section)));
   }
   [[gnu::always_inline]] static EightScales<8> scales(const EightBlocks& blocks) {
     const __m256i head = gather_32_bits(blocks, 0);
     const __m256i nibbles = gather_32_bits(blocks, 4);
-    const __m256 d = float16_pairs(head).low;
+    const __m256 d = Float16Pairs(blocks, 0).first();
     EightScales<8> out;
     for (int s = 0; s < 8; ++s) {
       const __m256i low = masked(_mm256_srli_epi32(nibbles, 4 * s), 15);
