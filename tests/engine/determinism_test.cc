@@ -56,6 +56,7 @@ TEST_P(DeterminismTest, LogitsAreTheSameBitsForAnyChunkAndThreads) {
     }
     for (const InstructionSet set : available_instruction_sets()) {
       expect_same_logits(model, tokens, set, Arithmetic::float32);
+      expect_same_logits(model, tokens, set, Arithmetic::int16);
       // Kernels of its own there.
       if (set == InstructionSet::avx512_bf16) {
         expect_same_logits(model, tokens, set, Arithmetic::bfloat16);
@@ -67,14 +68,18 @@ TEST_P(DeterminismTest, LogitsAreTheSameBitsForAnyChunkAndThreads) {
 TEST_P(DeterminismTest, RealModelLogitsAreTheSameBitsForAnyChunkAndThreads) {
   const std::shared_ptr<Model> model = open_model(real_model_path(smollm2));
   const std::vector<TokenId> tokens = sample_tokens(150);
-  TestOptions options;
-  options.cache = GetParam();
-  options.threads = 1;
-  const std::vector<float> expected = all_logits(model, tokens, options);
-  for (const std::int64_t chunk : {1, 7, 64, 65}) {
-    options.threads = 1 + static_cast<int>(chunk % 3);
-    options.chunk = chunk;
-    EXPECT_TRUE(same_bits(all_logits(model, tokens, options), expected)) << chunk;
+  for (const Arithmetic arithmetic : {Arithmetic::float32, Arithmetic::int16}) {
+    TestOptions options;
+    options.cache = GetParam();
+    options.arithmetic = arithmetic;
+    options.threads = 1;
+    const std::vector<float> expected = all_logits(model, tokens, options);
+    for (const std::int64_t chunk : {1, 7, 64, 65}) {
+      options.threads = 1 + static_cast<int>(chunk % 3);
+      options.chunk = chunk;
+      EXPECT_TRUE(same_bits(all_logits(model, tokens, options), expected))
+          << name_of(arithmetic) << ", " << chunk;
+    }
   }
 }
 
