@@ -78,7 +78,8 @@ void MachineFlags::add_to(CLI::App& command) {
   command
       .add_option(
           "--dtype", dtype,
-          "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16")
+          "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16, "
+          "int16 (activations as 16-bit integers, for quantised weights)")
       ->capture_default_str()
       ->group(group);
   command
@@ -135,10 +136,12 @@ Device MachineFlags::apply_to(EngineOptions* options) const {
   options->cuda_graphs = cuda_graphs == "on";
   if (dtype == "bfloat16") {
     options->arithmetic = Arithmetic::bfloat16;
+  } else if (dtype == "int16") {
+    options->arithmetic = Arithmetic::int16;
   } else if (dtype == "auto" || dtype == "float32") {
     options->arithmetic = Arithmetic::float32;
   } else {
-    throw_bad_input("--dtype {}: expected auto, float32 or bfloat16", dtype);
+    throw_bad_input("--dtype {}: expected auto, float32, bfloat16 or int16", dtype);
   }
   options->instruction_set = parse_instruction_set(instruction_set);
   // Without fast bfloat16 instructions rounding to it costs time and saves none.
