@@ -13,6 +13,9 @@ namespace octet {
 namespace {
 
 constexpr double logit_bound = 5e-3;
+// Of the first token in int16 arithmetic: single activations of it are thousands of times larger
+// than the others of their block (it is the sink that later tokens attend to), and set its steps.
+constexpr double first_logit_bound_int16 = 1e-2;
 constexpr double clear_gap = 1e-2;  // where the best leads by less, an honest engine may differ
 
 struct RealModel {
@@ -24,21 +27,30 @@ void PrintTo(const RealModel& model, std::ostream* out) { *out << model.file; }
 
 class RealModelTest : public ::testing::TestWithParam<RealModel> {};
 
-TEST_P(RealModelTest, TeacherForcedLogitsAndChoicesAreTheGoldens) {
-  const std::shared_ptr<Model> model = open_model(real_model_path(GetParam().file));
+// Within `logit_bound` of the goldens, and the same choice wherever the best leads clearly.
+void expect_goldens(const RealModel& tested, Arithmetic arithmetic) {
+  const std::shared_ptr<Model> model = open_model(real_model_path(tested.file));
   const auto vocabulary = static_cast<std::size_t>(model->config().vocabulary_size);
-  const Json goldens = read_json(GetParam().goldens);
+  const Json goldens = read_json(tested.goldens);
   const auto probe_ids = goldens["probe_ids"].get<std::vector<std::size_t>>();
+  TestOptions options;
+  options.arithmetic = arithmetic;
   std::int64_t choices = 0;
   for (const Json& prompt : goldens["prompts"]) {
     auto tokens = prompt["prompt_ids"].get<std::vector<TokenId>>();
     const auto answer = prompt["ids"].get<std::vector<TokenId>>();
     tokens.insert(tokens.end(), answer.begin(), answer.end());
-    const std::vector<float> logits = all_logits(model, tokens, TestOptions{});
+    const std::vector<float> logits = all_logits(model, tokens, options);
+    const auto bound_at = [arithmetic](std::size_t position) {
+      return arithmetic == Arithmetic::int16 && position == 0 ? first_logit_bound_int16
+                                                              : logit_bound;
+    };
     for (const Json& step : prompt["steps"]) {
-      const std::size_t row = step["position"].get<std::size_t>() * vocabulary;
+      const auto position = step["position"].get<std::size_t>();
+      const std::size_t row = position * vocabulary;
       for (const Json& top : step["top"]) {
-        EXPECT_NEAR(logits[row + top[0].get<std::size_t>()], top[1].get<double>(), logit_bound)
+        EXPECT_NEAR(logits[row + top[0].get<std::size_t>()], top[1].get<double>(),
+                    bound_at(position))
             << prompt["name"] << " at " << step["position"];
       }
       if (step["gap"].get<double>() <= clear_gap) continue;
@@ -47,14 +59,24 @@ TEST_P(RealModelTest, TeacherForcedLogitsAndChoicesAreTheGoldens) {
           << prompt["name"] << " at " << step["position"];
     }
     for (const Json& probe : prompt["probes"]) {
-      const std::size_t row = probe["position"].get<std::size_t>() * vocabulary;
+      const auto position = probe["position"].get<std::size_t>();
+      const std::size_t row = position * vocabulary;
       for (std::size_t i = 0; i < probe_ids.size(); ++i) {
-        EXPECT_NEAR(logits[row + probe_ids[i]], probe["logits"][i].get<double>(), logit_bound)
+        EXPECT_NEAR(logits[row + probe_ids[i]], probe["logits"][i].get<double>(),
+                    bound_at(position))
             << prompt["name"] << " at " << probe["position"];
       }
     }
   }
   EXPECT_GT(choices, 100);
+}
+
+TEST_P(RealModelTest, TeacherForcedLogitsAndChoicesAreTheGoldens) {
+  expect_goldens(GetParam(), Arithmetic::float32);
+}
+
+TEST_P(RealModelTest, TheyAreTheGoldensInInt16ArithmeticToo) {
+  expect_goldens(GetParam(), Arithmetic::int16);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -113,17 +135,25 @@ TEST(SmolLm2Divergence, EachCachePolicyKeepsItsPromise) {
   EXPECT_LE(divergence("int8", "dynamic"), 8e-4);
 }
 
-// The arithmetic that --dtype auto picks on this machine, against float32 with the same cache.
-TEST(SmolLm2Divergence, BfloatArithmeticStaysUnderEightBitActivations) {
+// Against float32 with the same cache: 8-bit activations, as other engines have, cost 2.5e-3 here.
+double divergence_of(Arithmetic arithmetic) {
   const std::shared_ptr<Model> model =
       open_model(real_model_path("SmolLM2-135M-Instruct.Q4_1.gguf"));
   const auto tokens = read_json("goldens/smollm2_sample.json")["ids"].get<std::vector<TokenId>>();
   TestOptions options;
   const auto length = static_cast<std::int64_t>(tokens.size());
   EngineCore reference(model, engine_options(options, length));
-  options.arithmetic = Arithmetic::bfloat16;
+  options.arithmetic = arithmetic;
   EngineCore candidate(model, engine_options(options, length));
-  EXPECT_LE(evaluate_kl(reference, candidate, tokens, {}).mean, 2.5e-3);
+  return evaluate_kl(reference, candidate, tokens, {}).mean;
+}
+
+TEST(SmolLm2Divergence, BfloatArithmeticStaysUnderEightBitActivations) {
+  EXPECT_LE(divergence_of(Arithmetic::bfloat16), 2.5e-3);
+}
+
+TEST(SmolLm2Divergence, Int16ArithmeticIsNextToNone) {
+  EXPECT_LE(divergence_of(Arithmetic::int16), 2e-7);
 }
 
 }  // namespace

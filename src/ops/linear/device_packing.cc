@@ -144,7 +144,7 @@ void pack_k_with_minimum(const std::byte* block, bool five_bits, std::byte* unit
   std::memcpy(unit + (five_bits ? 160 : 128), block, 16);
 }
 
-// The two bits of an element of Q2_K and Q3_K (files/block_decode_small.cc).
+// The two bits of an element of Q2_K and Q3_K (files/block_quants_small.cc).
 int two_bits(const std::byte* quants, int element) {
   return byte_of(quants, element / 128 * 32 + element % 32) >> (element % 128 / 32 * 2) & 3;
 }

@@ -19,11 +19,11 @@ namespace octet {
 // Determinism: the sum of one output runs in an order that depends on K alone, never on rows, N,
 // the threads or the caller's split: the same row gives the same bits alone or among 512. With
 // Arithmetic::bfloat16 x and the decoded W are rounded to bfloat16 first; sums are float32 (where
-// the instruction set has BF16 dot products, these flush what binary32 would hold as subnormal). With
-// Arithmetic::int16 and weights of block types 32 elements of x become integers of 16 bits, off by
-// at most 1.5e-5 of the largest of them; all instruction sets give the same bits, and a row with a
-// NaN or an infinity gives NaN (ops/linear/linear_int16.h).
-// Throws Error{internal} where shapes or strides do not fit.
+// the instruction set has BF16 dot products, these flush what binary32 would hold as subnormal).
+// With Arithmetic::int16 and weights of block types 32 elements of x become integers of 16 bits,
+// off by at most 1.5e-5 of the largest of them; all instruction sets give the same bits, and a row
+// with a NaN or an infinity gives NaN (ops/linear/linear_int16.h). Throws Error{internal} where
+// shapes or strides do not fit.
 struct LinearArgs {
   const float* x = nullptr;
   std::int64_t rows = 0;

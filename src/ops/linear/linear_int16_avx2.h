@@ -35,8 +35,11 @@ struct Int16PanelBlock {
   } folds[2];
 };
 
-// As LinearKernels describes them; most rows that are worth it.
-inline constexpr int int16_direct_rows = 4;
+inline constexpr int int16_tile_rows = 6;
+// Up to so many rows, decoding the weights anew for every three or four costs less than panels do.
+inline constexpr int int16_direct_rows = 12;
+
+// As LinearKernels describes them.
 void decode_int16_panel_avx2(const WeightRows& weights, Arithmetic, void* panel);
 void multiply_int16_direct_avx2(const void* packed, int rows, const WeightRows& weights,
                                 const OutputTile& tile);

@@ -1,6 +1,6 @@
-// Arithmetic::int16 for one to four rows, straight from the stored weights: eight outputs together,
-// whose totals of a block one tree of additions brings into one vector, so that a fold serves
-// eight.
+// Arithmetic::int16 for a few rows, straight from the stored weights: eight outputs together, whose
+// totals of a block one tree of additions brings into one vector, so that a fold serves eight; one
+// to four rows together, which share the decoding.
 #include <cstdint>
 
 #include <immintrin.h>
@@ -108,15 +108,16 @@ inline constexpr int parts = Type::halves ? 2 : 1;
 
 // The groups of a section, from `group` on.
 template <class Type, int group, int rows>
-[[gnu::always_inline]] inline void add_groups(const Int16Block* x, const EightBlocks& blocks,
-                                              int section, const __m256* scales,
-                                              const __m256* minima, __m256 sums[rows]) {
+[[gnu::always_inline]] inline void add_groups(const Int16Block* x, int tile_rows,
+                                              const EightBlocks& blocks, int section,
+                                              const __m256* scales, const __m256* minima,
+                                              __m256 sums[rows]) {
   const auto low = four_outputs<Type, group, rows>(x, blocks, 0, section);
   const auto high = four_outputs<Type, group, rows>(x, blocks, 4, section);
   fold<Type, rows>(x, low, high, scales, minima, sums);
   if constexpr (group + 1 < Type::groups) {
-    add_groups<Type, group + 1, rows>(x + rows, blocks, section, scales + parts<Type>,
-                                      minima + parts<Type>, sums);
+    add_groups<Type, group + 1, rows>(x + tile_rows, tile_rows, blocks, section,
+                                      scales + parts<Type>, minima + parts<Type>, sums);
   }
 }
 
@@ -134,22 +135,31 @@ template <class Type>
   }
 }
 
+// Eight rows of a weight, of which `outputs` exist.
+struct EightOutputs {
+  Bytes first;
+  std::int64_t row_bytes;
+  std::int64_t outputs;
+  std::int64_t k;
+};
+
+// `rows` rows of a tile of `tile_rows`.
 template <class Type, int rows>
-void direct_eight(const Int16Block* x, Bytes first, std::int64_t row_bytes, std::int64_t outputs,
-                  std::int64_t k, const OutputTile& tile) {
-  EightRows<Type> stored(first, row_bytes, outputs);
+void multiply_eight(const Int16Block* x, int tile_rows, const EightOutputs& weights,
+                    const OutputTile& tile) {
+  EightRows<Type> stored(weights.first, weights.row_bytes, weights.outputs);
   __m256 sums[rows];
 #pragma GCC unroll 4
   for (int row = 0; row < rows; ++row) sums[row] = _mm256_setzero_ps();
-  for (std::int64_t i = 0; i < k / Type::block_elements; ++i) {
-    prefetch_next_rows<Type>(first, row_bytes, i);
+  for (std::int64_t i = 0; i < weights.k / Type::block_elements; ++i) {
+    prefetch_next_rows<Type>(weights.first, weights.row_bytes, i);
     const EightBlocks blocks = stored.block(i);
     const auto scales = Type::scales(blocks);
     const __m256* scale = scales.scale;
     const __m256* minimum = scales.minimum;
     for (int section = 0; section < Type::sections; ++section) {
-      add_groups<Type, 0, rows>(x, blocks, section, scale, minimum, sums);
-      x += Type::groups * rows;
+      add_groups<Type, 0, rows>(x, tile_rows, blocks, section, scale, minimum, sums);
+      x += Type::groups * tile_rows;
       scale += Type::groups * parts<Type>;
       minimum += Type::groups * parts<Type>;
     }
@@ -157,23 +167,56 @@ void direct_eight(const Int16Block* x, Bytes first, std::int64_t row_bytes, std:
   for (int row = 0; row < rows; ++row) {
     float values[8];
     _mm256_storeu_ps(values, sums[row]);
-    for (int output = 0; output < 8 && output < outputs; ++output) {
+    for (int output = 0; output < 8 && output < weights.outputs; ++output) {
       tile.y[row * tile.y_stride + output] =
           tile.bias == nullptr ? values[output] : values[output] + tile.bias[output];
     }
   }
 }
 
-template <class Type, int rows>
-[[gnu::noinline]] void direct(const Int16Block* x, const WeightRows& weights,
-                              const OutputTile& tile) {
+// All rows of a tile, three at a time or four where that is all.
+template <class Type>
+void multiply_tile(const Int16Block* x, int tile_rows, const EightOutputs& weights,
+                   OutputTile tile) {
+  int left = tile_rows;
+  while (left > 0) {
+    const int rows = left == 4 ? 4 : left < 3 ? left : 3;
+    switch (rows) {
+      case 1:
+        multiply_eight<Type, 1>(x, tile_rows, weights, tile);
+        break;
+      case 2:
+        multiply_eight<Type, 2>(x, tile_rows, weights, tile);
+        break;
+      case 3:
+        multiply_eight<Type, 3>(x, tile_rows, weights, tile);
+        break;
+      default:
+        multiply_eight<Type, 4>(x, tile_rows, weights, tile);
+        break;
+    }
+    x += rows;
+    tile.y += rows * tile.y_stride;
+    left -= rows;
+  }
+}
+
+template <class Type>
+void multiply_rows(const Int16Block* x, int rows, const WeightRows& weights,
+                   const OutputTile& tile) {
   const auto* data = reinterpret_cast<Bytes>(weights.data);
   for (std::int64_t output = 0; output < weights.outputs; output += 8) {
-    const OutputTile part = {.y = tile.y + output,
-                             .y_stride = tile.y_stride,
-                             .bias = tile.bias == nullptr ? nullptr : tile.bias + output};
-    direct_eight<Type, rows>(x, data + output * weights.row_bytes, weights.row_bytes,
-                             weights.outputs - output, weights.k, part);
+    const EightOutputs eight = {.first = data + output * weights.row_bytes,
+                                .row_bytes = weights.row_bytes,
+                                .outputs = weights.outputs - output,
+                                .k = weights.k};
+    for (int row = 0; row < rows; row += int16_tile_rows) {
+      const int count = rows - row < int16_tile_rows ? rows - row : int16_tile_rows;
+      multiply_tile<Type>(x + row * (weights.k / int16_block), count, eight,
+                          {.y = tile.y + row * tile.y_stride + output,
+                           .y_stride = tile.y_stride,
+                           .bias = tile.bias == nullptr ? nullptr : tile.bias + output});
+    }
   }
 }
 
@@ -181,19 +224,8 @@ template <class Type, int rows>
 
 void multiply_int16_direct_avx2(const void* packed, int rows, const WeightRows& weights,
                                 const OutputTile& tile) {
-  const auto* x = static_cast<const Int16Block*>(packed);
   with_words(weights.dtype, [&](auto type) {
-    using Type = decltype(type);
-    switch (rows) {
-      case 1:
-        return direct<Type, 1>(x, weights, tile);
-      case 2:
-        return direct<Type, 2>(x, weights, tile);
-      case 3:
-        return direct<Type, 3>(x, weights, tile);
-      default:
-        return direct<Type, 4>(x, weights, tile);
-    }
+    multiply_rows<decltype(type)>(static_cast<const Int16Block*>(packed), rows, weights, tile);
   });
 }
 
