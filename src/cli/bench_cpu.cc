@@ -148,8 +148,7 @@ std::string share_of(double value, double limit) {
 std::string as_text(const Report& report) {
   std::string text = fmt::format(
       "machine     {} threads, {}, {} arithmetic: reads {:.1f} GB/s, multiply-adds {:.0f} GFLOPS\n",
-      report.threads, name_of(report.engine.instruction_set),
-      name_of(report.engine.arithmetic),
+      report.threads, name_of(report.engine.instruction_set), name_of(report.engine.arithmetic),
       report.rates.read_gb_per_s, report.rates.multiply_add_gflops);
   if (!report.model.empty()) {
     text += "\nmodel    depth  cache       tokens/s          ms   GB/s, share  GFLOPS, share\n";

@@ -158,8 +158,7 @@ std::string describe_device(const EngineCore& core) {
     return fmt::format("cuda, {}, bfloat16 arithmetic", cuda_device_info().name);
   }
   return fmt::format("cpu, {} threads, {} kernels, {} arithmetic", core.context().pool->size(),
-                     name_of(core.context().instruction_set),
-                     core.context().arithmetic == Arithmetic::bfloat16 ? "bfloat16" : "float32");
+                     name_of(core.context().instruction_set), name_of(core.context().arithmetic));
 }
 
 void add_model_flag(CLI::App& command, std::string* path) {

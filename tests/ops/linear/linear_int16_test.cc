@@ -1,5 +1,5 @@
-// Arithmetic::int16: near the sums of unrounded numbers, the same bits everywhere, and what it makes
-// of numbers that are no numbers.
+// Arithmetic::int16: near the sums of unrounded numbers, the same bits everywhere, and what it
+// makes of numbers that are no numbers.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -80,8 +80,8 @@ double error_bound(const TensorView& weight, std::int64_t output, const float* x
       const double product = double{read.scale[element / together]} * read.quants[element];
       const double minimum = read.minimum[element / together];
       from_x += step / 2 * std::fabs(product + minimum);
-      magnitude += (std::fabs(double{x[first + i]}) + step) *
-                   (std::fabs(product) + std::fabs(minimum));
+      magnitude +=
+          (std::fabs(double{x[first + i]}) + step) * (std::fabs(product) + std::fabs(minimum));
     }
   }
   const double folds = static_cast<double>(k) / together;
@@ -169,9 +169,8 @@ TEST(LinearInt16, EveryInstructionSetGivesTheSameBits) {
     const std::vector<float> extreme = extreme_rows(k);
     x.insert(x.end(), extreme.begin(), extreme.end());
     const std::vector<float> bias = random_floats(37, 67);
-    const auto expected =
-        bits_of(multiply({nullptr, InstructionSet::portable, Arithmetic::int16}, weights.view(), x,
-                         13, bias.data()));
+    const auto expected = bits_of(multiply({nullptr, InstructionSet::portable, Arithmetic::int16},
+                                           weights.view(), x, 13, bias.data()));
     for (const InstructionSet set : available_instruction_sets()) {
       SCOPED_TRACE(name_of_case(set, dtype));
       for (const std::int64_t rows : {1, 2, 3, 4, 5, 13}) {
@@ -280,8 +279,7 @@ TEST(LinearInt16, TheLargestQuantsDoNotOverflow) {
                                  .bytes = block.size()};
       for (const std::int64_t rows : {1, 8}) {
         const std::vector<float> x(rows * 32, 32767.0f);
-        const std::vector<float> y =
-            multiply({nullptr, set, Arithmetic::int16}, weight, x, rows);
+        const std::vector<float> y = multiply({nullptr, set, Arithmetic::int16}, weight, x, rows);
         for (const float sum : y) {
           const double expected = 32.0 * 32767 * quant;
           EXPECT_NEAR(sum, expected, std::fabs(expected) * 0x1p-22);
