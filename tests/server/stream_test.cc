@@ -134,7 +134,8 @@ TEST(Stream, ReaderThatTakesNothingIsCutAndOthersKeepTheirPace) {
   for (int i = 0; i < 1000 && running.engine.running() == 0; ++i) std::this_thread::sleep_for(1ms);
   RawClient reader(running.port());
   reader.send(stream_request(60));
-  EXPECT_LT(longest_gap(reader).count(), 2.0);
+  // A server that waited for the one would hold up the other for the stall time.
+  EXPECT_LT(longest_gap(reader).count(), 10.0);
   EXPECT_EQ(events_of(reader.received()).size(), 61u);
   for (int i = 0; i < 1000 && running.engine.cancelled().empty(); ++i) {
     std::this_thread::sleep_for(10ms);
