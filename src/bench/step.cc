@@ -56,6 +56,26 @@ class Runs {
     }
   }
 
+  // Its last chunk once more.
+  void read_last_chunk(std::int64_t tokens) {
+    const std::int64_t first = first_of_last_chunk(tokens);
+    RunnerRows rows = rows_of(0, first, tokens - first);
+    run({&rows, 1});
+  }
+  // Of that chunk's attention, 2 a multiply-add.
+  double attention_operations(std::int64_t tokens) const {
+    const ModelConfig& config = model_->config();
+    double keys = 0;
+    for (const LayerAttention& layer : config.attention) {
+      for (std::int64_t row = first_of_last_chunk(tokens); row < tokens; ++row) {
+        const std::int64_t seen =
+            layer.window > 0 ? std::min<std::int64_t>(layer.window, row + 1) : row + 1;
+        keys += static_cast<double>(seen);
+      }
+    }
+    return 4.0 * keys * config.query_heads * config.head_dim;
+  }
+
   // Every sequence's token at the end of `context` keys is computed anew.
   void step(std::int64_t context) {
     rows_.clear();
@@ -83,6 +103,9 @@ class Runs {
   }
 
  private:
+  std::int64_t first_of_last_chunk(std::int64_t tokens) const {
+    return (tokens - 1) / chunk_ * chunk_;
+  }
   static std::int64_t core_options_chunk(const StepBench& bench) {
     return bench.engine.limits.max_batched_tokens;
   }
@@ -150,10 +173,15 @@ StepDifference difference_of(std::int64_t context, const std::vector<double>& fi
           static_cast<std::int64_t>(first.size())};
 }
 
-void add_bytes(StepFigure* figure) {
+void profile(Model& model, Runs& runs, StepFigure* figure) {
+  figure->operations = profile_step(model, [&] { runs.step(figure->context); });
+  figure->prompt_operations = profile_step(model, [&] { runs.read_last_chunk(figure->context); });
   for (OperationTime& time : figure->operations) {
     if (time.operation == "attention") time.bytes = figure->cache_bytes;
     if (time.operation != "attention") figure->weight_bytes += time.bytes;
+  }
+  for (OperationTime& time : figure->prompt_operations) {
+    if (time.operation == "attention") time.operations = runs.attention_operations(figure->context);
   }
 }
 
@@ -204,8 +232,7 @@ StepReport bench_step(const std::shared_ptr<Model>& model, const StepBench& benc
       report.prefill_kernel = machinery.prefill_kernel;
       report.graphs = machinery.graphs;
       report.graph_bytes = machinery.graph_bytes;
-      figure.operations = profile_step(*model, [&] { caches[i]->step(context); });
-      add_bytes(&figure);
+      profile(*model, *caches[i], &figure);
       report.figures.push_back(std::move(figure));
     }
     if (caches.size() == 2) {

@@ -30,9 +30,11 @@ struct StepFigure {
   double step_ms = 0;         // median
   double fastest_step_ms = 0;
   double p99_step_ms = 0;
-  double weight_bytes = 0;                // that a step reads; 0: not known
-  double cache_bytes = 0;                 // keys and values that a step reads
-  std::vector<OperationTime> operations;  // of one step, none beginning before the last has ended
+  double weight_bytes = 0;  // that a step reads; 0: not known
+  double cache_bytes = 0;   // keys and values that a step reads
+  // Of one step, none beginning before the last has ended, and of the prompt's last chunk.
+  std::vector<OperationTime> operations;
+  std::vector<OperationTime> prompt_operations;
 };
 
 // Of two caches: how much longer a step with the second takes, from pairs of neighbouring steps.

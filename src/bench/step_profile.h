@@ -15,7 +15,8 @@ struct OperationTime {
   std::string operation;
   int launches = 0;
   double microseconds = 0;
-  double bytes = 0;  // of weights, or of keys and values, that they read; 0: neither
+  double bytes = 0;       // of weights, or of keys and values, that they read; 0: neither
+  double operations = 0;  // of their products, 2 a multiply-add
 };
 
 // How a model runs attention and replays steps; empty and 0 on the CPU.

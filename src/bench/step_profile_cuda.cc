@@ -37,29 +37,45 @@ class Recorder final : public StepObserverCuda {
   void begin(cudaStream_t stream) override {
     used_ = 0;
     next().record(stream);
-    operations_.clear();
+    launches_.clear();
   }
-  void after(const char* operation, std::size_t bytes, cudaStream_t stream) override {
+  void after(const char* operation, const DeviceMatrix* weight, std::int64_t rows,
+             cudaStream_t stream) override {
     next().record(stream);
-    operations_.push_back({operation, bytes});
+    Launch launch = {operation, 0, 0};
+    if (weight != nullptr) {
+      launch.bytes = static_cast<double>(weight->bytes());
+      launch.operations =
+          2.0 * static_cast<double>(weight->rows * weight->columns) * static_cast<double>(rows);
+    }
+    launches_.push_back(std::move(launch));
   }
 
   // Once the step has ended. In the order in which the operations came first.
   std::vector<OperationTime> times() const {
     std::vector<OperationTime> times;
-    for (std::size_t i = 0; i < operations_.size(); ++i) {
-      const auto& [name, bytes] = operations_[i];
-      auto found = std::find_if(times.begin(), times.end(),
-                                [&](const OperationTime& time) { return time.operation == name; });
-      if (found == times.end()) found = times.insert(times.end(), OperationTime{name, 0, 0, 0});
+    for (std::size_t i = 0; i < launches_.size(); ++i) {
+      const Launch& launch = launches_[i];
+      auto found = std::find_if(times.begin(), times.end(), [&](const OperationTime& time) {
+        return time.operation == launch.operation;
+      });
+      if (found == times.end()) {
+        found = times.insert(times.end(), OperationTime{launch.operation, 0, 0, 0, 0});
+      }
       ++found->launches;
       found->microseconds += events_[i + 1]->microseconds_since(*events_[i]);
-      found->bytes += static_cast<double>(bytes);
+      found->bytes += launch.bytes;
+      found->operations += launch.operations;
     }
     return times;
   }
 
  private:
+  struct Launch {
+    std::string operation;
+    double bytes = 0;
+    double operations = 0;
+  };
   Event& next() {
     if (used_ == events_.size()) events_.push_back(std::make_unique<Event>());
     return *events_[used_++];
@@ -67,7 +83,7 @@ class Recorder final : public StepObserverCuda {
 
   std::vector<std::unique_ptr<Event>> events_;
   std::size_t used_ = 0;
-  std::vector<std::pair<std::string, std::size_t>> operations_;
+  std::vector<Launch> launches_;
 };
 
 double median(std::vector<double> values) {

@@ -87,6 +87,20 @@ std::optional<DataType> parse_weight_dtype(const StepFlags& flags) {
   return flags.weight_dtype == "fp8" ? DataType::float8_e4m3 : DataType::bfloat16;
 }
 
+Json as_json(const std::vector<OperationTime>& operations) {
+  Json lines = Json::array();
+  for (const OperationTime& time : operations) {
+    Json line;
+    line["operation"] = time.operation;
+    line["launches"] = time.launches;
+    line["us"] = time.microseconds;
+    if (time.bytes > 0) line["tb_per_s"] = time.bytes / time.microseconds * 1e-6;
+    if (time.operations > 0) line["tflops"] = time.operations / time.microseconds * 1e-6;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 Json as_json(const StepFigure& figure) {
   Json object;
   object["kv_cache_dtype"] = figure.cache;
@@ -98,15 +112,8 @@ Json as_json(const StepFigure& figure) {
   object["itl_ms"]["p99"] = figure.p99_step_ms;
   object["weight_bytes"] = figure.weight_bytes;
   object["cache_bytes"] = figure.cache_bytes;
-  object["operations"] = Json::array();
-  for (const OperationTime& time : figure.operations) {
-    Json line;
-    line["operation"] = time.operation;
-    line["launches"] = time.launches;
-    line["us"] = time.microseconds;
-    if (time.bytes > 0) line["tb_per_s"] = time.bytes / time.microseconds * 1e-6;
-    object["operations"].push_back(std::move(line));
-  }
+  object["operations"] = as_json(figure.operations);
+  object["prompt_operations"] = as_json(figure.prompt_operations);
   return object;
 }
 
@@ -135,15 +142,19 @@ Json as_json(const StepReport& report, const StepFlags& flags) {
   return object;
 }
 
-std::string operations_text(const StepFigure& figure) {
+// A step is told by what it reads, a prompt by its products.
+std::string operations_text(const std::vector<OperationTime>& operations, bool prompt) {
   std::string text;
   double sum = 0;
-  for (const OperationTime& time : figure.operations) sum += time.microseconds;
-  for (const OperationTime& time : figure.operations) {
+  for (const OperationTime& time : operations) sum += time.microseconds;
+  for (const OperationTime& time : operations) {
     text += fmt::format("    {:<18} {:>4} x  {:>9.1f} us {:>5.1f} %", time.operation, time.launches,
                         time.microseconds, 100 * time.microseconds / sum);
-    if (time.bytes > 0) {
+    if (!prompt && time.bytes > 0) {
       text += fmt::format("  {:.2f} TB/s", time.bytes / time.microseconds * 1e-6);
+    }
+    if (prompt && time.operations > 0) {
+      text += fmt::format("  {:.0f} TFLOPS", time.operations / time.microseconds * 1e-6);
     }
     text += '\n';
   }
@@ -169,7 +180,12 @@ std::string as_text(const StepReport& report, const StepFlags& flags) {
       text += fmt::format(", {:.2f} GB read at {:.2f} TB/s", bytes / 1e9,
                           bytes / figure.step_ms * 1e-9);
     }
-    text += '\n' + operations_text(figure);
+    text += '\n' + operations_text(figure.operations, false);
+    if (!figure.prompt_operations.empty()) {
+      text +=
+          fmt::format("    the prompt's last {} tokens:\n", (figure.context - 1) % flags.chunk + 1);
+      text += operations_text(figure.prompt_operations, true);
+    }
   }
   for (const StepDifference& difference : report.differences) {
     text += fmt::format("  second less first at {}: {:+.4f} ms, 95 % within {:.4f} ({} pairs)\n",

@@ -192,8 +192,8 @@ void DenseDecoderCuda::plan_prefill(CacheBindingCuda& cache, const ForwardBatch&
   }
 }
 
-void DenseDecoderCuda::seen(const char* operation, std::size_t bytes) {
-  if (observer_ != nullptr) observer_->after(operation, bytes, stream_.get());
+void DenseDecoderCuda::seen(const char* operation, const DeviceMatrix* weight, std::int64_t rows) {
+  if (observer_ != nullptr) observer_->after(operation, weight, rows, stream_.get());
 }
 
 void DenseDecoderCuda::multiply(const DeviceMatrix& weight, const float* bias,
@@ -266,7 +266,7 @@ void DenseDecoderCuda::attention_block(CacheBindingCuda& cache, const StepInputs
        first ? nullptr : weights_.layer(layer - 1).post_feed_forward_norm, rows);
   multiply(*weights.query_key_value, weights.query_key_value_bias, a.normed.data(), rows,
            a.query_key_value.data(), LinearOutput::bfloat16);
-  seen("query, key, value", weights.query_key_value->bytes());
+  seen("query, key, value", weights.query_key_value, rows);
   write_cache(cache, inputs, layer);
   const int group = cache.group_of(layer);
   cache.attention(group).attend(launch(), cache.layer(layer), cache.page_tables().table(group),
@@ -274,7 +274,7 @@ void DenseDecoderCuda::attention_block(CacheBindingCuda& cache, const StepInputs
   seen("attention");
   multiply(*weights.attention_output, nullptr, a.attended.data(), rows, a.branch.data(),
            LinearOutput::bfloat16);
-  seen("attention output", weights.attention_output->bytes());
+  seen("attention output", weights.attention_output, rows);
 }
 
 void DenseDecoderCuda::feed_forward_block(const StepInputs& inputs, int layer) {
@@ -284,7 +284,7 @@ void DenseDecoderCuda::feed_forward_block(const StepInputs& inputs, int layer) {
   norm(weights.feed_forward_norm, a.branch.data(), weights.post_attention_norm, rows);
   multiply(*weights.gate_up, nullptr, a.normed.data(), rows, a.gate_up.data(),
            LinearOutput::bfloat16);
-  seen("gate, up", weights.gate_up->bytes());
+  seen("gate, up", weights.gate_up, rows);
   GatedActivationCudaArgs activate;
   activate.activation = config_.activation;
   activate.gate_up = a.gate_up.data();
@@ -295,7 +295,7 @@ void DenseDecoderCuda::feed_forward_block(const StepInputs& inputs, int layer) {
   seen("activation");
   multiply(*weights.down, nullptr, a.activated.data(), rows, a.branch.data(),
            LinearOutput::bfloat16);
-  seen("down", weights.down->bytes());
+  seen("down", weights.down, rows);
 }
 
 void DenseDecoderCuda::enqueue_layers(CacheBindingCuda& cache, const StepInputs& inputs) {
@@ -337,7 +337,7 @@ void DenseDecoderCuda::norm_logit_rows(const StepInputs& inputs) {
 void DenseDecoderCuda::compute_logits(std::int64_t first, std::int64_t rows) {
   multiply(weights_.output(), nullptr, activations_.sampled.data() + first * config_.hidden_size,
            rows, activations_.logits.data(), LinearOutput::float32);
-  seen("logits", weights_.output().bytes());
+  seen("logits", &weights_.output(), rows);
   if (config_.logit_soft_cap > 0.0f) {
     soft_cap_cuda(launch(), config_.logit_soft_cap, activations_.logits.data(),
                   rows * config_.vocabulary_size);

@@ -20,8 +20,9 @@ class StepObserverCuda {
  public:
   virtual ~StepObserverCuda() = default;
   virtual void begin(cudaStream_t stream) = 0;
-  // `bytes`: of weights that the operation read; 0 for others.
-  virtual void after(const char* operation, std::size_t bytes, cudaStream_t stream) = 0;
+  // `weight`: the matrix that `rows` rows were multiplied by; null for other operations.
+  virtual void after(const char* operation, const DeviceMatrix* weight, std::int64_t rows,
+                     cudaStream_t stream) = 0;
 };
 
 class DenseDecoderCuda final : public Model {
@@ -97,7 +98,7 @@ class DenseDecoderCuda final : public Model {
                 std::int64_t rows, void* y, LinearOutput y_type);
   void norm(const float* weight, const __nv_bfloat16* branch, const float* branch_norm,
             std::int64_t rows);
-  void seen(const char* operation, std::size_t bytes = 0);
+  void seen(const char* operation, const DeviceMatrix* weight = nullptr, std::int64_t rows = 0);
 
   ModelConfig config_;
   DenseWeights host_weights_;
