@@ -8,6 +8,11 @@ set -euo pipefail
 tests=$1/octet_gpu_tests
 
 "$tests"
+# The server as its clients meet it, over models on the GPU.
+for test in hostile lifetime; do
+  echo "test-gpu: tests/server/${test}_test.py"
+  OCTET_BINARY=$(realpath "$1/octet") python3 -B "tests/server/${test}_test.py"
+done
 sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 if [ ! -x "$sanitizer" ]; then
   echo "test-gpu: compute-sanitizer is missing; it comes with the CUDA toolkit" >&2

@@ -126,11 +126,13 @@ Device MachineFlags::apply_to(EngineOptions* options) const {
   if (cuda_graphs != "on" && cuda_graphs != "off") {
     throw_bad_input("--cuda-graphs {}: expected on or off", cuda_graphs);
   }
-  const Device chosen = dtype == "float32" && device == "auto" ? Device::cpu : chosen_device();
-  if (chosen == Device::cuda && dtype == "float32") {
+  // Activations of a GPU are bfloat16: another arithmetic is the CPU's.
+  const bool wants_cpu = dtype != "auto" && dtype != "bfloat16";
+  const Device chosen = wants_cpu && device == "auto" ? Device::cpu : chosen_device();
+  if (chosen == Device::cuda && wants_cpu) {
     throw_unsupported(
-        "--dtype float32: on a GPU activations are bfloat16; expected auto or "
-        "bfloat16, or --device cpu");
+        "--dtype {}: on a GPU activations are bfloat16; expected auto or bfloat16, or --device cpu",
+        dtype);
   }
   options->gpu_memory_utilization = gpu_memory_utilization;
   options->cuda_graphs = cuda_graphs == "on";

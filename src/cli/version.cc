@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "core/cuda/device.h"
 #include "core/instruction_set.h"
 #include "models/model.h"
 
@@ -14,9 +15,12 @@ namespace octet {
 std::string version_text() {
   std::vector<std::string_view> sets;
   for (const InstructionSet set : available_instruction_sets()) sets.push_back(name_of(set));
-  return fmt::format("octet {}\ndevices: cpu\ninstruction set: {} (of {})\nmodel families: {}",
-                     OCTET_VERSION, name_of(detect_instruction_set()), fmt::join(sets, ", "),
-                     fmt::join(model_families(), ", "));
+  const std::string no_gpu = cuda_unavailable_reason();
+  const std::string devices =
+      no_gpu.empty() ? "cpu, cuda (" + cuda_device_info().name + ")" : "cpu (" + no_gpu + ")";
+  return fmt::format("octet {}\ndevices: {}\ninstruction set: {} (of {})\nmodel families: {}",
+                     OCTET_VERSION, devices, name_of(detect_instruction_set()),
+                     fmt::join(sets, ", "), fmt::join(model_families(), ", "));
 }
 
 }  // namespace octet

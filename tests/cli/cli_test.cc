@@ -78,6 +78,42 @@ TEST_F(CliTest, SaysWhyThereIsNoGpu) {
   EXPECT_EQ(result.err, "octet: --device cuda: " + cuda_unavailable_reason() + "\n");
 }
 
+TEST_F(CliTest, BenchStepMeasuresStepsAndTheirDifference) {
+  const ProgramResult result =
+      run_octet({"bench", "step", "--model", tiny_llama, "--device", "cpu", "--contexts", "9,70",
+                 "--steps", "4", "--kv-cache-dtype", "bfloat16,fp8", "--threads", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json report = parse_json(result.out, "bench step");
+  EXPECT_EQ(report["device"], "cpu");
+  ASSERT_EQ(report["figures"].size(), 4u);
+  for (const Json& figure : report["figures"]) {
+    EXPECT_GT(figure["itl_ms"]["p50"].get<double>(), 0);
+    EXPECT_LE(figure["itl_ms"]["min"].get<double>(), figure["itl_ms"]["p50"].get<double>());
+    EXPECT_GT(figure["ttft_ms"].get<double>(), 0);
+  }
+  // 70 keys of bfloat16 take twice the bytes of fp8 less its scales.
+  EXPECT_EQ(report["figures"][2]["context"], 70);
+  EXPECT_GT(report["figures"][2]["cache_bytes"].get<double>(),
+            1.5 * report["figures"][3]["cache_bytes"].get<double>());
+  ASSERT_EQ(report["differences"].size(), 2u);
+  EXPECT_EQ(report["differences"][0]["pairs"], 4);
+}
+
+TEST_F(CliTest, BenchStepRefusesWhatItCannotMeasure) {
+  const auto step = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"bench", "step", "--device", "cpu", "--model"});
+    return more;
+  };
+  const std::string geometry = data_path("models/geometry/llama-3.1-8b");
+  expect_refused(step({tiny_llama, "--contexts", "8,x"}), "--contexts 8,x");
+  expect_refused(step({tiny_llama, "--contexts", "100000000"}), "--contexts 100000000");
+  expect_refused(step({tiny_llama, "--kv-cache-dtype", "fp8,int8,fp8"}), "fp8,int8,fp8");
+  expect_refused(step({tiny_llama, "--weight-dtype", "fp8"}), "--random-weights");
+  expect_refused(step({geometry, "--random-weights", "--weight-dtype", "int4"}), "int4");
+  expect_refused(step({geometry, "--random-weights"}), "random weights are made on a GPU");
+  expect_refused(step({geometry}), "model.safetensors");
+}
+
 TEST_F(CliTest, BenchCpuMeasuresAModelAndAttention) {
   const ProgramResult result = run_octet({"bench",
                                           "cpu",

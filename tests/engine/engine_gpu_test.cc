@@ -1,4 +1,6 @@
 // The engine over a model on the GPU.
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
@@ -110,6 +112,69 @@ TEST_F(GpuEngineTest, PenaltiesBiasesAndPromptLogprobsWork) {
   EXPECT_EQ(answers.at(first).tokens, std::vector<TokenId>(10, 7));
   EXPECT_EQ(answers.at(second).tokens.size(), 30u);
   EXPECT_EQ(answers.at(third).prompt_logprobs, scored.prompt.size() - 1);
+}
+
+// Alone, in a batch and over pages that another request left, an answer may part from itself only
+// where its two likeliest tokens are closer than the order of sums can tell.
+TEST_F(GpuEngineTest, BatchesAndWarmCachesPartAnswersAtNearTiesAlone) {
+  // How far the same text's log-probabilities lie apart when it is read whole and row by row.
+  const auto tokens = request(7, 1).prompt;
+  TestOptions whole;
+  whole.cache = "bfloat16";
+  TestOptions rows = whole;
+  rows.chunk = 1;
+  const std::vector<float> a = all_logits(model_, tokens, whole);
+  const std::vector<float> b = all_logits(model_, tokens, rows);
+  double apart = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart = std::max(apart, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+  }
+  constexpr int requests = 8;
+  struct Told {
+    std::vector<TokenId> tokens;
+    std::vector<double> gaps;  // between the two likeliest
+  };
+  const auto run_all = [&](Engine& engine, bool together) {
+    std::map<RequestId, int> index_of;
+    std::vector<Told> told(requests);
+    const auto drain = [&] {
+      while (!engine.idle()) {
+        for (const TokenEvent& event : engine.step()) {
+          EXPECT_NE(event.finished, FinishReason::error) << event.message;
+          if (event.token < 0) continue;
+          Told& answer = told[static_cast<std::size_t>(index_of[event.request])];
+          answer.tokens.push_back(event.token);
+          const auto& top = event.logprobs->top;
+          answer.gaps.push_back(static_cast<double>(top[0].second) -
+                                static_cast<double>(top[1].second));
+        }
+      }
+    };
+    for (int i = 0; i < requests; ++i) {
+      GenerateRequest made = request(i, 60);
+      made.prompt.resize(std::max<std::size_t>(made.prompt.size(), 70), 5);  // a page to share
+      made.sampling.logprobs = 2;
+      index_of[engine.submit(std::move(made))] = i;
+      if (!together) drain();
+    }
+    drain();
+    return told;
+  };
+  Engine engine(model_, tokenizer_, options());
+  const std::vector<Told> alone = run_all(engine, false);
+  const std::vector<Told> warm = run_all(engine, false);
+  const std::vector<Told> batched = run_all(engine, true);
+  EXPECT_GT(engine.stats().prefix_hits, 0);
+  for (const auto& other : {warm, batched}) {
+    for (std::size_t i = 0; i < requests; ++i) {
+      ASSERT_EQ(other[i].tokens.size(), alone[i].tokens.size());
+      const auto [first, second] =
+          std::mismatch(alone[i].tokens.begin(), alone[i].tokens.end(), other[i].tokens.begin());
+      if (first == alone[i].tokens.end()) continue;
+      const auto at = static_cast<std::size_t>(first - alone[i].tokens.begin());
+      EXPECT_LT(alone[i].gaps[at], 2 * apart) << "request " << i << ", token " << at;
+    }
+  }
 }
 
 // More requests than the cache holds: some are preempted, all get their whole answer.
