@@ -10,28 +10,33 @@
 namespace octet {
 
 struct DecodeRowsParameters {
-  const std::uint8_t* weights = nullptr;
+  const std::uint8_t* weights = nullptr;  // a part's, which `scales` are of as well
   std::int64_t row_bytes = 0;
   DeviceScales scales;
   int columns = 0;
-  // Row i of the output is matrix row row_ids[i], where [first_row, first_row + part_rows) are this
-  // part's; null: part row first_output_row + i.
+  std::int64_t rows = 0;  // of the output
+  void* out = nullptr;
+  std::int64_t out_stride = 0;
+
+  // Chosen rows: row i of the output is row row_ids[i] of the matrix, if the part, which has rows
+  // first_row to first_row + part_rows - 1, has it. Numbers that no part has (matrix_rows and more)
+  // give zeros where zero_others is set. All is multiplied by `scale`.
   const std::int32_t* row_ids = nullptr;
-  std::int64_t first_output_row = 0;
   std::int64_t first_row = 0;
   std::int64_t part_rows = 0;
-  // Rows of the whole matrix; what is not among them becomes zeros where zero_others is set.
   std::int64_t matrix_rows = 0;
   bool zero_others = false;
-  std::int64_t rows = 0;
   float scale = 1.0f;
-  void* out = nullptr;  // float32, or bfloat16 where row_ids is null
-  std::int64_t out_stride = 0;
+
+  // All rows from one of the part on, a multiple of 8.
+  std::int64_t first_output_row = 0;
 };
 
+// Chosen rows, to float32.
 void decode_rows_float32(const CudaLaunch& launch, DataType dtype,
                          const DecodeRowsParameters& parameters);
-// Columns up to out_stride that the matrix has not become zeros.
+// All rows, to bfloat16; out_stride is at least the columns, rounded up to a multiple of 32, and
+// what the matrix has not becomes zeros.
 void decode_rows_bfloat16(const CudaLaunch& launch, DataType dtype,
                           const DecodeRowsParameters& parameters);
 

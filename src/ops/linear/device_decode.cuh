@@ -1,17 +1,17 @@
 // Packed weights (ops/linear/device_packing.h) to what the tensor cores multiply. For *.cu files.
 //
-// A decoder has
-//   dtype, unit_bytes: of 256 elements;
+// A decoder reads a slab (8 rows by 256 elements). It has
 //   contiguous: thread t of a group of 32 has elements 8 t to 8 t + 7, else those that
 //     device_packing.h says;
 //   terms: as how many bfloat16 a weight is multiplied (2: float16 and float32, as a sum);
-//   fragments(unit, group, thread, f): the thread's eight codes as four pairs of bfloat16, exactly
-//     (float32: to 16 bits);
-// and where codes have scales in the unit
+//   fragments(slab, row, group, thread, f): the thread's eight codes as four pairs of bfloat16,
+//     exactly (float32: to 16 bits);
+// and where codes have scales in the slab
 //   scale_groups: 8 or 16 of a unit; has_minimum;
-//   Scales, load_scales(unit): scale(i) and minimum(i) of scale group i, so that a weight is
+//   Scales, load_scales(slab, row): scale(i) and minimum(i) of scale group i, so that a weight is
 //     code * scale + minimum, in float32 as the format's formula has it.
-// Groups and scale groups are to be compile-time constants after unrolling.
+// Groups and scale groups are to be compile-time constants after unrolling. For types that keep the
+// order of rows, `slab` is where the row's unit begins, and `row` is not looked at.
 #pragma once
 
 #include <cstdint>
@@ -100,6 +100,9 @@ __device__ __forceinline__ std::uint32_t plane_bits(std::uint32_t word, int from
 __device__ __forceinline__ float half_at(std::uint32_t word, int which) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(word >> (16 * which))));
 }
+__device__ __forceinline__ float load_half(const std::uint8_t* at) {
+  return __half2float(__ushort_as_half(*reinterpret_cast<const unsigned short*>(at)));
+}
 __device__ __forceinline__ int signed_byte(std::uint32_t word, int which) {
   return static_cast<int>(word << (24 - 8 * which)) >> 24;
 }
@@ -117,9 +120,9 @@ struct WeightDecoder<DataType::bfloat16> {
   static constexpr bool contiguous = true;
   static constexpr int terms = 1;
   static constexpr int scale_groups = 0;
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
-    const uint4 words = load_four_words(unit + 64 * group + 16 * thread);
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
+    const uint4 words = load_four_words(slab + 64 * group + 16 * thread);
     f->pairs[0] = words.x;
     f->pairs[1] = words.y;
     f->pairs[2] = words.z;
@@ -143,16 +146,16 @@ struct WeightDecoder<DataType::float16> {
   static constexpr bool contiguous = true;
   static constexpr int terms = 2;
   static constexpr int scale_groups = 0;
-  static __device__ __forceinline__ void floats(const std::uint8_t* unit, int group, int thread,
-                                                float (&values)[8]) {
-    const uint4 words = load_four_words(unit + 64 * group + 16 * thread);
+  static __device__ __forceinline__ void floats(const std::uint8_t* slab, int row, int group,
+                                                int thread, float (&values)[8]) {
+    const uint4 words = load_four_words(slab + 64 * group + 16 * thread);
 #pragma unroll
     for (int i = 0; i < 8; ++i) values[i] = half_at(word_of(words, i / 2), i % 2);
   }
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
     float values[8];
-    floats(unit, group, thread, values);
+    floats(slab, row, group, thread, values);
     split_floats(values, f);
   }
 };
@@ -162,19 +165,19 @@ struct WeightDecoder<DataType::float32> {
   static constexpr bool contiguous = true;
   static constexpr int terms = 2;
   static constexpr int scale_groups = 0;
-  static __device__ __forceinline__ void floats(const std::uint8_t* unit, int group, int thread,
-                                                float (&values)[8]) {
+  static __device__ __forceinline__ void floats(const std::uint8_t* slab, int row, int group,
+                                                int thread, float (&values)[8]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint4 words = load_four_words(unit + 128 * group + 32 * thread + 16 * half);
+      const uint4 words = load_four_words(slab + 128 * group + 32 * thread + 16 * half);
 #pragma unroll
       for (int i = 0; i < 4; ++i) values[4 * half + i] = __uint_as_float(word_of(words, i));
     }
   }
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
     float values[8];
-    floats(unit, group, thread, values);
+    floats(slab, row, group, thread, values);
     split_floats(values, f);
   }
 };
@@ -185,9 +188,9 @@ struct WeightDecoder<DataType::float8_e4m3> {
   static constexpr bool contiguous = true;
   static constexpr int terms = 1;
   static constexpr int scale_groups = 0;
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
-    const uint2 words = load_two_words(unit + 32 * group + 8 * thread);
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
+    const uint2 words = load_two_words(slab + 256 * group + 32 * row + 8 * thread);
     from_e4m3_bytes(words.x, f->pairs);
     from_e4m3_bytes(words.y, f->pairs + 2);
   }
@@ -200,17 +203,17 @@ template <int bias, int more_bits>
 struct NibbleCodes {
   static constexpr bool contiguous = false;
   static constexpr int terms = 1;
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
-    const std::uint32_t nibbles = load_word(unit + 16 * group + 4 * thread);
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
+    const std::uint32_t nibbles = load_word(slab + 128 * group + 16 * row + 4 * thread);
     std::uint32_t first = nibbles & 0x0F0F0F0Fu;
     std::uint32_t second = nibbles >> 4 & 0x0F0F0F0Fu;
     if constexpr (more_bits == 1) {
-      const std::uint32_t word = load_word(unit + 128 + 16 * (group / 4) + 4 * thread);
+      const std::uint32_t word = load_word(slab + 1024 + 128 * (group / 4) + 16 * row + 4 * thread);
       first |= plane_bits<0x01010101u>(word, 2 * (group % 4), 4);
       second |= plane_bits<0x01010101u>(word, 2 * (group % 4) + 1, 4);
     } else if constexpr (more_bits == 2) {
-      const std::uint32_t word = load_word(unit + 128 + 16 * (group / 2) + 4 * thread);
+      const std::uint32_t word = load_word(slab + 1024 + 128 * (group / 2) + 16 * row + 4 * thread);
       first |= plane_bits<0x03030303u>(word, 4 * (group % 2), 4);
       second |= plane_bits<0x03030303u>(word, 4 * (group % 2) + 2, 4);
     }
@@ -224,13 +227,13 @@ template <int bias, bool third_bit>
 struct TwoBitCodes {
   static constexpr bool contiguous = false;
   static constexpr int terms = 1;
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
-    const std::uint32_t word = load_word(unit + 16 * (group / 2) + 4 * thread);
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
+    const std::uint32_t word = load_word(slab + 128 * (group / 2) + 16 * row + 4 * thread);
     std::uint32_t first = plane_bits<0x03030303u>(word, 4 * (group % 2), 0);
     std::uint32_t second = plane_bits<0x03030303u>(word, 4 * (group % 2) + 2, 0);
     if constexpr (third_bit) {
-      const std::uint32_t high = load_word(unit + 64 + 16 * (group / 4) + 4 * thread);
+      const std::uint32_t high = load_word(slab + 512 + 128 * (group / 4) + 16 * row + 4 * thread);
       first |= plane_bits<0x01010101u>(high, 2 * (group % 4), 2);
       second |= plane_bits<0x01010101u>(high, 2 * (group % 4) + 1, 2);
     }
@@ -244,9 +247,9 @@ template <std::uint32_t t0, std::uint32_t t1, std::uint32_t t2, std::uint32_t t3
 struct TableCodes {
   static constexpr bool contiguous = false;
   static constexpr int terms = 1;
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
-    const std::uint32_t nibbles = load_word(unit + 16 * group + 4 * thread);
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
+    const std::uint32_t nibbles = load_word(slab + 128 * group + 16 * row + 4 * thread);
     // A byte permutation looks four nibbles up in eight bytes; the fourth bit chooses between two.
     const std::uint32_t low_bits = nibbles & 0x77777777u;
     const std::uint32_t choice = 0x32103210u | (nibbles & 0x88888888u) >> 1;
@@ -274,8 +277,8 @@ struct HalfScales {
       return half_at(word_of(words, i / 2), i % 2);
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    return {load_four_words(unit + offset)};
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    return {load_four_words(slab + 8 * offset + 16 * row)};
   }
 };
 
@@ -293,8 +296,9 @@ struct HalfScalesAndMinima {
       return half_at(word_of(minima, i / 2), i % 2);
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    return {load_four_words(unit + offset), load_four_words(unit + offset + 16)};
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    return {load_four_words(slab + 8 * offset + 16 * row),
+            load_four_words(slab + 8 * (offset + 16) + 16 * row)};
   }
 };
 
@@ -316,8 +320,8 @@ struct SixBitScalesAndMinima {
       return minimum_of_all * static_cast<float>(minima[i / 4] >> (8 * (i % 4)) & 0xFFu);
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    const uint4 words = load_four_words(unit + offset);
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    const uint4 words = load_four_words(slab + 8 * offset + 16 * row);
     Scales s;
     s.scale_of_all = half_at(words.x, 0);
     s.minimum_of_all = -half_at(words.x, 1);
@@ -339,10 +343,9 @@ struct Iq4XsScales {
       return of_all * static_cast<float>(signed_byte(scales[i / 4], i % 4));
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    const uint4 words = load_four_words(unit + 128);
-    return {half_at(words.x, 0),
-            {__funnelshift_r(words.x, words.y, 16), __funnelshift_r(words.y, words.z, 16)}};
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    const uint2 words = load_two_words(slab + 1024 + 8 * row);
+    return {load_half(slab + 1088 + 2 * row), {words.x, words.y}};
   }
 };
 
@@ -357,8 +360,8 @@ struct ExponentScales {
       return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    return {load_two_words(unit + 128)};
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    return {load_two_words(slab + 1024 + 8 * row)};
   }
 };
 
@@ -374,8 +377,8 @@ struct Q6kScales {
       return of_all * static_cast<float>(signed_byte(word_of(words, i / 4), i % 4));
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    return {half_at(load_word(unit + 208), 0), load_four_words(unit + 192)};
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    return {load_half(slab + 1664 + 2 * row), load_four_words(slab + 1536 + 16 * row)};
   }
 };
 
@@ -390,10 +393,11 @@ struct Q3kScales {
       return of_all * static_cast<float>(code - 32);
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    const uint4 packed = load_four_words(unit + 96);
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    const std::uint8_t* at = slab + 768 + 12 * row;
+    const uint3 packed = make_uint3(load_word(at), load_word(at + 4), load_word(at + 8));
     Scales s;
-    s.of_all = half_at(packed.w, 0);
+    s.of_all = load_half(slab + 864 + 2 * row);
     s.words.x = (packed.x & 0x0F0F0F0Fu) | (packed.z << 4 & 0x30303030u);
     s.words.y = (packed.y & 0x0F0F0F0Fu) | (packed.z << 2 & 0x30303030u);
     s.words.z = (packed.x >> 4 & 0x0F0F0F0Fu) | (packed.z & 0x30303030u);
@@ -416,9 +420,9 @@ struct Q2kScales {
       return minimum_of_all * static_cast<float>(word_of(words, i / 4) >> (8 * (i % 4) + 4) & 0xFu);
     }
   };
-  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* unit) {
-    const std::uint32_t of_all = load_word(unit + 80);
-    return {half_at(of_all, 0), -half_at(of_all, 1), load_four_words(unit + 64)};
+  static __device__ __forceinline__ Scales load_scales(const std::uint8_t* slab, int row) {
+    const std::uint32_t of_all = load_word(slab + 640 + 4 * row);
+    return {half_at(of_all, 0), -half_at(of_all, 1), load_four_words(slab + 512 + 16 * row)};
   }
 };
 
@@ -436,9 +440,9 @@ template <>
 struct WeightDecoder<DataType::q8_0> : HalfScales<256> {
   static constexpr bool contiguous = false;
   static constexpr int terms = 1;
-  static __device__ __forceinline__ void fragments(const std::uint8_t* unit, int group, int thread,
-                                                   WeightFragment* f) {
-    const uint2 words = load_two_words(unit + 32 * group + 8 * thread);
+  static __device__ __forceinline__ void fragments(const std::uint8_t* slab, int row, int group,
+                                                   int thread, WeightFragment* f) {
+    const uint2 words = load_two_words(slab + 256 * group + 32 * row + 8 * thread);
     from_signed_bytes(words.x, f->pairs);
     from_signed_bytes(words.y, f->pairs + 2);
   }

@@ -1,8 +1,7 @@
 // A matrix of weights on the GPU, as the kernels there read it.
 //
-// Weights stay as packed as their file has them, but are put in an order that a kernel can stream:
-// every row starts at a multiple of 16 bytes, and the bits of a quantised block lie so that four
-// threads find theirs in whole words (ops/linear/device_packing.h). One matrix may be several
+// Weights stay as packed as their file has them, but are put in an order that a kernel can stream
+// (ops/linear/device_packing.h). One matrix may be several
 // tensors, stacked by rows, whose types may differ: the query, key and value projections of a layer
 // are one product, though Q4_K_M mixes Q4_K and Q6_K in them.
 #pragma once
@@ -33,7 +32,7 @@ struct DeviceMatrixPart {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   const std::byte* data = nullptr;  // on the device, aligned to 256
-  std::int64_t row_bytes = 0;       // from a row to the next, a multiple of 16
+  std::int64_t row_bytes = 0;       // of a row; rows may be interleaved by eights
   DeviceScales scales;              // of float8_e4m3 alone
 };
 

@@ -25,10 +25,22 @@ constexpr int place_in_group(int thread, int index) {
   return index / 4 * 16 + 4 * thread + index % 4;
 }
 
-// `bits` bits of every code, from bit `shift` on, as a plane (device_packing.h).
+// Where a row's part of a slab goes: offsets are those of a row by itself, times eight.
+struct SlabRow {
+  std::byte* slab;
+  int row;
+
+  // An array of `bytes` bytes a row that begins `offset` bytes into a unit.
+  std::byte* array(int offset, int bytes) const {
+    return slab + device_band_rows * offset + row * bytes;
+  }
+};
+
+// `bits` bits of every code, from bit `shift` on, as a plane (device_packing.h) that begins
+// `offset` bytes into the row's unit.
 template <int bits, int shift, bool nibbles_in_order = false>
-void write_plane(const Codes& codes, std::byte* plane) {
-  std::array<std::uint32_t, 64> words{};
+void write_plane(const Codes& codes, SlabRow to, int offset) {
+  std::array<std::uint32_t, 8 * bits> words{};
   for (int group = 0; group < groups_of_unit; ++group) {
     for (int thread = 0; thread < 4; ++thread) {
       for (int index = 0; index < 8; ++index) {
@@ -54,7 +66,12 @@ void write_plane(const Codes& codes, std::byte* plane) {
       }
     }
   }
-  std::memcpy(plane, words.data(), static_cast<std::size_t>(bits * device_unit_elements / 8));
+  constexpr int words_together = bits == 8 ? 8 : 4;
+  constexpr int bytes_together = 4 * words_together;
+  for (int part = 0; part < 8 * bits / words_together; ++part) {
+    std::memcpy(to.array(offset + part * bytes_together, bytes_together),
+                words.data() + part * words_together, bytes_together);
+  }
 }
 
 // Codes of a block of 32: 16 bytes whose low nibbles are the first 16 elements; `high_bits` (4
@@ -101,13 +118,12 @@ constexpr Block32 block_32_of(DataType dtype) {
 }
 
 // `blocks` blocks of 32 elements, 8 or (at a row's end) fewer.
-void pack_blocks_32(DataType dtype, const std::byte* stored, int blocks, std::byte* unit) {
+void pack_blocks_32(DataType dtype, const std::byte* stored, int blocks, SlabRow to) {
   const Block32 block = block_32_of(dtype);
   const bool bytes = dtype == DataType::q8_0;
-  const bool table = dtype == DataType::iq4_nl || dtype == DataType::mxfp4;
   Codes codes{};
-  std::byte* scales = unit + (bytes ? 256 : 128) + (block.high_bits >= 0 ? 32 : 0);
-  const std::size_t scale_bytes = dtype == DataType::mxfp4 ? 1 : 2;
+  const int scale_offset = (bytes ? 256 : 128) + (block.high_bits >= 0 ? 32 : 0);
+  const int scale_bytes = dtype == DataType::mxfp4 ? 1 : 2;
   for (int b = 0; b < blocks; ++b) {
     const std::byte* from = stored + b * block.bytes;
     std::uint8_t* out = codes.data() + b * device_group_elements;
@@ -117,18 +133,22 @@ void pack_blocks_32(DataType dtype, const std::byte* stored, int blocks, std::by
       read_block_32(from + block.codes, block.high_bits < 0 ? nullptr : from + block.high_bits,
                     out);
     }
-    const auto place = static_cast<std::size_t>(b) * scale_bytes;
-    std::memcpy(scales + place, from + block.scale, scale_bytes);
-    if (block.minimum >= 0) std::memcpy(scales + 16 + place, from + block.minimum, scale_bytes);
+    const auto size = static_cast<std::size_t>(scale_bytes);
+    std::memcpy(to.array(scale_offset, 8 * scale_bytes) + b * scale_bytes, from + block.scale,
+                size);
+    if (block.minimum < 0) continue;
+    std::memcpy(to.array(scale_offset + 16, 16) + b * scale_bytes, from + block.minimum, size);
   }
-  if (bytes) return write_plane<8, 0>(codes, unit);
-  if (table) return write_plane<4, 0, true>(codes, unit);
-  write_plane<4, 0>(codes, unit);
-  if (block.high_bits >= 0) write_plane<1, 4>(codes, unit + 128);
+  if (bytes) return write_plane<8, 0>(codes, to, 0);
+  if (dtype == DataType::iq4_nl || dtype == DataType::mxfp4) {
+    return write_plane<4, 0, true>(codes, to, 0);
+  }
+  write_plane<4, 0>(codes, to, 0);
+  if (block.high_bits >= 0) write_plane<1, 4>(codes, to, 128);
 }
 
 // Q4_K and, with 32 bytes of fifth bits, Q5_K.
-void pack_k_with_minimum(const std::byte* block, bool five_bits, std::byte* unit) {
+void pack_k_with_minimum(const std::byte* block, bool five_bits, SlabRow to) {
   const std::byte* high_bits = block + 16;
   const std::byte* nibbles = block + (five_bits ? 48 : 16);
   Codes codes;
@@ -139,9 +159,9 @@ void pack_k_with_minimum(const std::byte* block, bool five_bits, std::byte* unit
     if (five_bits) code |= (byte_of(high_bits, e % 32) >> sub_block & 1) << 4;
     codes[static_cast<std::size_t>(e)] = static_cast<std::uint8_t>(code);
   }
-  write_plane<4, 0>(codes, unit);
-  if (five_bits) write_plane<1, 4>(codes, unit + 128);
-  std::memcpy(unit + (five_bits ? 160 : 128), block, 16);
+  write_plane<4, 0>(codes, to, 0);
+  if (five_bits) write_plane<1, 4>(codes, to, 128);
+  std::memcpy(to.array(five_bits ? 160 : 128, 16), block, 16);
 }
 
 // The two bits of an element of Q2_K and Q3_K (files/block_quants_small.cc).
@@ -149,29 +169,30 @@ int two_bits(const std::byte* quants, int element) {
   return byte_of(quants, element / 128 * 32 + element % 32) >> (element % 128 / 32 * 2) & 3;
 }
 
-void pack_q2_k(const std::byte* block, std::byte* unit) {
+void pack_q2_k(const std::byte* block, SlabRow to) {
   Codes codes;
   for (int e = 0; e < device_unit_elements; ++e) {
     codes[static_cast<std::size_t>(e)] = static_cast<std::uint8_t>(two_bits(block + 16, e));
   }
-  write_plane<2, 0>(codes, unit);
-  std::memcpy(unit + 64, block, 16);
-  std::memcpy(unit + 80, block + 80, 4);
+  write_plane<2, 0>(codes, to, 0);
+  std::memcpy(to.array(64, 16), block, 16);
+  std::memcpy(to.array(80, 4), block + 80, 4);
 }
 
-void pack_q3_k(const std::byte* block, std::byte* unit) {
+void pack_q3_k(const std::byte* block, SlabRow to) {
   Codes codes;
   for (int e = 0; e < device_unit_elements; ++e) {
     const int high = byte_of(block, e % 32) >> (e / 32) & 1;
     codes[static_cast<std::size_t>(e)] =
         static_cast<std::uint8_t>(two_bits(block + 32, e) | high << 2);
   }
-  write_plane<2, 0>(codes, unit);
-  write_plane<1, 2>(codes, unit + 64);
-  std::memcpy(unit + 96, block + 96, 14);
+  write_plane<2, 0>(codes, to, 0);
+  write_plane<1, 2>(codes, to, 64);
+  std::memcpy(to.array(96, 12), block + 96, 12);
+  std::memcpy(to.array(108, 2), block + 108, 2);
 }
 
-void pack_q6_k(const std::byte* block, std::byte* unit) {
+void pack_q6_k(const std::byte* block, SlabRow to) {
   Codes codes;
   for (int e = 0; e < device_unit_elements; ++e) {
     const int half = e / 128;
@@ -181,74 +202,97 @@ void pack_q6_k(const std::byte* block, std::byte* unit) {
     const int high = byte_of(block, 128 + 32 * half + e % 32) >> (2 * quarter) & 3;
     codes[static_cast<std::size_t>(e)] = static_cast<std::uint8_t>(low | high << 4);
   }
-  write_plane<4, 0>(codes, unit);
-  write_plane<2, 4>(codes, unit + 128);
-  std::memcpy(unit + 192, block + 192, 18);
+  write_plane<4, 0>(codes, to, 0);
+  write_plane<2, 4>(codes, to, 128);
+  std::memcpy(to.array(192, 16), block + 192, 16);
+  std::memcpy(to.array(208, 2), block + 208, 2);
 }
 
-void pack_iq4_xs(const std::byte* block, std::byte* unit) {
+void pack_iq4_xs(const std::byte* block, SlabRow to) {
   Codes codes;
   const int high_bits = byte_of(block, 2) | byte_of(block, 3) << 8;
   for (int s = 0; s < groups_of_unit; ++s) {
     read_block_32(block + 8 + 16 * s, nullptr, codes.data() + 32 * s);
     const int low = s % 2 == 0 ? low_nibble(block + 4, s / 2) : high_nibble(block + 4, s / 2);
     const int scale = (low | (high_bits >> (2 * s) & 3) << 4) - 32;
-    unit[130 + s] = static_cast<std::byte>(scale & 0xFF);
+    to.array(128, 8)[s] = static_cast<std::byte>(scale & 0xFF);
   }
-  write_plane<4, 0, true>(codes, unit);
-  std::memcpy(unit + 128, block, 2);
+  write_plane<4, 0, true>(codes, to, 0);
+  std::memcpy(to.array(136, 2), block, 2);
 }
 
-void pack_super_block(DataType dtype, const std::byte* block, std::byte* unit) {
+void pack_super_block(DataType dtype, const std::byte* block, SlabRow to) {
   switch (dtype) {
     case DataType::q2_k:
-      return pack_q2_k(block, unit);
+      return pack_q2_k(block, to);
     case DataType::q3_k:
-      return pack_q3_k(block, unit);
+      return pack_q3_k(block, to);
     case DataType::q4_k:
-      return pack_k_with_minimum(block, false, unit);
+      return pack_k_with_minimum(block, false, to);
     case DataType::q5_k:
-      return pack_k_with_minimum(block, true, unit);
+      return pack_k_with_minimum(block, true, to);
     case DataType::q6_k:
-      return pack_q6_k(block, unit);
+      return pack_q6_k(block, to);
     case DataType::iq4_xs:
-      return pack_iq4_xs(block, unit);
+      return pack_iq4_xs(block, to);
     default:
       throw_error(ErrorKind::internal, "pack_device_row: {} has no blocks of 256",
                   traits_of(dtype).name);
   }
 }
 
-}  // namespace
-
-void pack_device_row(DataType dtype, std::int64_t columns, const std::byte* stored,
-                     std::span<std::byte> packed) {
+void pack_quantised_row(DataType dtype, std::int64_t columns, const std::byte* stored, SlabRow to) {
   const DataTypeTraits traits = traits_of(dtype);
-  if (columns < 0 || columns % traits.block_elements != 0 ||
-      static_cast<std::int64_t>(packed.size()) != device_row_bytes(dtype, columns)) {
-    throw_error(ErrorKind::internal, "pack_device_row: {} elements of {} do not fit {} bytes",
-                columns, traits.name, packed.size());
-  }
-  if (is_plain(dtype)) {
-    const auto bytes = static_cast<std::size_t>(columns) * traits.block_bytes;
-    if (bytes > 0) std::memcpy(packed.data(), stored, bytes);
-    std::memset(packed.data() + bytes, 0, packed.size() - bytes);
-    return;
-  }
-  if (!packed.empty()) std::memset(packed.data(), 0, packed.size());
-  std::byte* unit = packed.data();
   for (std::int64_t at = 0; at < columns; at += device_unit_elements) {
     if (traits.block_elements == device_unit_elements) {
-      pack_super_block(dtype, stored, unit);
+      pack_super_block(dtype, stored, to);
       stored += traits.block_bytes;
     } else {
       const std::int64_t left =
           columns - at < device_unit_elements ? columns - at : device_unit_elements;
       const int blocks = static_cast<int>(left / device_group_elements);
-      pack_blocks_32(dtype, stored, blocks, unit);
+      pack_blocks_32(dtype, stored, blocks, to);
       stored += blocks * static_cast<int>(traits.block_bytes);
     }
-    unit += device_unit_bytes(dtype);
+    to.slab += device_band_rows * device_unit_bytes(dtype);
+  }
+}
+
+void pack_float8_row(std::int64_t columns, const std::byte* stored, SlabRow to) {
+  for (std::int64_t at = 0; at < columns; at += device_group_elements) {
+    const std::int64_t left =
+        columns - at < device_group_elements ? columns - at : device_group_elements;
+    std::memcpy(to.array(static_cast<int>(at % device_unit_elements), device_group_elements),
+                stored + at, static_cast<std::size_t>(left));
+    if ((at + device_group_elements) % device_unit_elements == 0) {
+      to.slab += device_band_rows * device_unit_elements;
+    }
+  }
+}
+
+}  // namespace
+
+void pack_device_band(DataType dtype, std::int64_t columns, int rows, const std::byte* stored,
+                      std::int64_t stored_row_bytes, std::span<std::byte> packed) {
+  const DataTypeTraits traits = traits_of(dtype);
+  const std::int64_t row_bytes = device_row_bytes(dtype, columns);
+  if (columns < 1 || columns % traits.block_elements != 0 || rows < 1 || rows > device_band_rows ||
+      static_cast<std::int64_t>(packed.size()) != device_band_rows * row_bytes) {
+    throw_error(ErrorKind::internal,
+                "pack_device_band: {} rows of {} elements of {} do not fit {} bytes", rows, columns,
+                traits.name, packed.size());
+  }
+  std::memset(packed.data(), 0, packed.size());
+  for (int row = 0; row < rows; ++row, stored += stored_row_bytes) {
+    const SlabRow to = {packed.data(), row};
+    if (keeps_row_order(dtype)) {
+      std::memcpy(packed.data() + row * row_bytes, stored,
+                  static_cast<std::size_t>(columns) * traits.block_bytes);
+    } else if (dtype == DataType::float8_e4m3) {
+      pack_float8_row(columns, stored, to);
+    } else {
+      pack_quantised_row(dtype, columns, stored, to);
+    }
   }
 }
 

@@ -1,33 +1,36 @@
-// How rows of a stored matrix lie on the GPU.
+// How the rows of a stored matrix lie on the GPU.
 //
-// Plain types (float32, float16, bfloat16, float8_e4m3) keep their order; a row is padded with
-// zeros to a multiple of 32 elements. Quantised types keep their bits and scales and change their
-// order: a row is a sequence of units of 256 elements, each of planes of codes and then scales. A
-// matrix product takes 32 elements of a row (a group) by four threads, thread t those at 4 t to
-// 4 t + 3 and 16 + 4 t to 16 + 4 t + 3, which are called 0 to 7 here: the one and the other half of
-// a group belong to one step of the tensor cores, and may have a scale of their own.
+// float32, float16 and bfloat16 keep their order; a row is padded with zeros to a multiple of 32
+// elements. All other types lie in slabs, so that a kernel streams what it multiplies at once as
+// one piece and its threads read that without bank conflicts: eight rows (a band) by 256 elements
+// (a unit), the slabs of a band one after another. Rows and elements past the end are zeros.
 //
-//   4 bits   128 bytes: word 4 group + t; byte i holds element i (low nibble) and 4 + i (high). For
+// A matrix product takes 32 elements of a row (a group) by four threads. Of float8_e4m3 thread t
+// has elements 8 t to 8 t + 7; of quantised types those at 4 t to 4 t + 3 and 16 + 4 t to 16 + 4 t
+// + 3, which are called 0 to 7 here: the one and the other half of a group belong to one step of
+// the tensor cores, and may have a scale of their own.
+//
+// A slab of float8_e4m3 is [group 8][row 8][32 bytes]. One of a quantised type is planes of bits of
+// codes and then arrays of scales. A plane is an array of words:
+//   4 bits   [group 8][row 8][thread 4]; byte i holds element i (low nibble) and 4 + i (high). For
 //            types whose codes choose from a table nibble i of the word holds element i.
-//   8 bits   256 bytes: words 2 (4 group + t) and the next; byte i of the first holds element i, of
-//            the second element 4 + i.
-//   1 bit     32 bytes: word 4 (group / 4) + t; element 4 s + i is bit 8 i + 2 (group % 4) + s.
-//   2 bits    64 bytes: word 4 (group / 2) + t; element 4 s + i is at bit 8 i + 4 (group % 2) + 2
-//   s.
+//   8 bits   [group 8][row 8][thread 4][2]; byte i of the words holds element i and 4 + i.
+//   1 bit    [group / 4][row 8][thread 4]; element 4 s + i is bit 8 i + 2 (group % 4) + s.
+//   2 bits   [group / 2][row 8][thread 4]; element 4 s + i is at bit 8 i + 4 (group % 2) + 2 s.
 //
-//   type            planes          scales, in this order
+//   type            planes          scales of each row, in arrays of their own, in this order
 //   Q4_0, IQ4_NL    4               8 float16
-//   Q4_1            4               8 float16, 8 float16 minima
+//   Q4_1            4               8 float16; 8 float16 minima
 //   Q5_0            4 1             8 float16
-//   Q5_1            4 1             8 float16, 8 float16 minima
+//   Q5_1            4 1             8 float16; 8 float16 minima
 //   Q8_0            8               8 float16
-//   MXFP4           4               8 exponents of a byte, 8 unused
-//   IQ4_XS          4               float16, 8 signed bytes (scale - 32), 6 unused
-//   Q4_K            4               float16, float16 of the minima, the block's own 12 bytes
+//   MXFP4           4               8 exponents of a byte
+//   IQ4_XS          4               8 signed bytes (scale - 32); float16
+//   Q4_K            4               the block's first 16 bytes: 2 float16, 12 bytes
 //   Q5_K            4 1             the same
-//   Q2_K            2               the block's own 16 bytes, float16, float16 of the minima, 12
-//   unused Q3_K            2 1             the block's own 12 bytes, float16, 2 unused Q6_K 4 2 16
-//   signed bytes, float16, 14 unused
+//   Q2_K            2               the block's 16 bytes; 2 float16
+//   Q3_K            2 1             the block's 12 bytes; float16
+//   Q6_K            4 2             16 signed bytes; float16
 #pragma once
 
 #include <cstddef>
@@ -40,10 +43,14 @@ namespace octet {
 
 inline constexpr int device_unit_elements = 256;
 inline constexpr int device_group_elements = 32;
+inline constexpr int device_band_rows = 8;
 
-constexpr bool is_plain(DataType dtype) { return traits_of(dtype).block_elements == 1; }
+// Whether rows lie one after another as files have them.
+constexpr bool keeps_row_order(DataType dtype) {
+  return dtype == DataType::float32 || dtype == DataType::float16 || dtype == DataType::bfloat16;
+}
 
-// Bytes of 256 elements.
+// Bytes of 256 elements of one row; of eight rows a multiple of 16.
 constexpr int device_unit_bytes(DataType dtype) {
   switch (dtype) {
     case DataType::float32:
@@ -55,8 +62,6 @@ constexpr int device_unit_bytes(DataType dtype) {
       return 256;
     case DataType::q4_0:
     case DataType::iq4_nl:
-    case DataType::iq4_xs:
-    case DataType::mxfp4:
     case DataType::q4_k:
       return 144;
     case DataType::q4_1:
@@ -69,18 +74,22 @@ constexpr int device_unit_bytes(DataType dtype) {
     case DataType::q8_0:
       return 272;
     case DataType::q2_k:
-      return 96;
+      return 84;
     case DataType::q3_k:
-      return 112;
+      return 110;
     case DataType::q6_k:
-      return 224;
+      return 210;
+    case DataType::iq4_xs:
+      return 138;
+    case DataType::mxfp4:
+      return 136;
   }
   return 0;
 }
 
-// Bytes of a row of `columns` elements, padding included: a multiple of 16.
+// Bytes of a row of `columns` elements, padding included.
 constexpr std::int64_t device_row_bytes(DataType dtype, std::int64_t columns) {
-  if (is_plain(dtype)) {
+  if (keeps_row_order(dtype)) {
     const std::int64_t padded =
         (columns + device_group_elements - 1) / device_group_elements * device_group_elements;
     return padded * traits_of(dtype).block_bytes;
@@ -88,9 +97,16 @@ constexpr std::int64_t device_row_bytes(DataType dtype, std::int64_t columns) {
   return (columns + device_unit_elements - 1) / device_unit_elements * device_unit_bytes(dtype);
 }
 
-// Packs one row: `stored` holds `columns` elements as files have them (whole blocks), `packed`
-// takes device_row_bytes().
-void pack_device_row(DataType dtype, std::int64_t columns, const std::byte* stored,
-                     std::span<std::byte> packed);
+// Of a matrix or a part of one: whole bands.
+constexpr std::int64_t device_matrix_bytes(DataType dtype, std::int64_t rows,
+                                           std::int64_t columns) {
+  return (rows + device_band_rows - 1) / device_band_rows * device_band_rows *
+         device_row_bytes(dtype, columns);
+}
+
+// Packs a band: `rows` (1 to 8) rows of `columns` elements as files have them (whole blocks),
+// `stored_row_bytes` apart, to eight times device_row_bytes().
+void pack_device_band(DataType dtype, std::int64_t columns, int rows, const std::byte* stored,
+                      std::int64_t stored_row_bytes, std::span<std::byte> packed);
 
 }  // namespace octet

@@ -24,18 +24,19 @@ namespace {
 constexpr std::uint64_t alignment = 256;
 constexpr std::size_t staging_buffers = 3;
 constexpr std::size_t staging_bytes = std::size_t{32} << 20;
-// Rows that one thread packs before it looks for more.
+// What one thread packs before it looks for more.
 constexpr std::int64_t task_bytes = std::int64_t{1} << 18;
 
 std::uint64_t aligned(std::uint64_t offset) {
   return (offset + alignment - 1) / alignment * alignment;
 }
 
-// A run of rows that come from one tensor (or, of one byte row each, from a vector of floats).
+// Bands of eight rows that come from one tensor, or a vector of floats as one band.
 struct Source {
   std::uint64_t offset = 0;  // in the arena
-  std::int64_t rows = 0;
-  std::int64_t row_bytes = 0;  // packed
+  std::int64_t bands = 0;
+  std::int64_t band_bytes = 0;  // packed
+  std::int64_t rows = 0;        // 0: floats
   std::int64_t columns = 0;
   DataType dtype = DataType::float32;
   const std::byte* stored = nullptr;
@@ -181,8 +182,9 @@ void DeviceWeights::Contents::add_part(Planned* planned, const TensorView& tenso
     planned->unchecked.push_back(tensor);
   }
   Source source;
+  source.bands = (part.rows + device_band_rows - 1) / device_band_rows;
+  source.band_bytes = device_band_rows * part.row_bytes;
   source.rows = part.rows;
-  source.row_bytes = part.row_bytes;
   source.columns = columns;
   source.dtype = part.dtype;
   source.stored = tensor.data;
@@ -192,7 +194,8 @@ void DeviceWeights::Contents::add_part(Planned* planned, const TensorView& tenso
   if (!planned->matrix.parts.empty()) {
     DeviceMatrixPart& above = planned->matrix.parts.back();
     const bool goes_on = above.dtype == part.dtype && same_layout(above.scales, part.scales) &&
-                         above.rows % above.scales.block_rows == 0;
+                         above.rows % above.scales.block_rows == 0 &&
+                         above.rows % device_band_rows == 0;
     if (goes_on) {
       above.rows += part.rows;
       std::vector<float>& all = planned->part_scales.back();
@@ -208,12 +211,13 @@ void DeviceWeights::Contents::place(Planned* planned) {
   std::size_t next = 0;
   for (std::size_t i = 0; i < planned->matrix.parts.size(); ++i) {
     const DeviceMatrixPart& part = planned->matrix.parts[i];
-    std::uint64_t offset = reserve(static_cast<std::uint64_t>(part.rows * part.row_bytes));
+    std::uint64_t offset = reserve(static_cast<std::uint64_t>(
+        device_matrix_bytes(part.dtype, part.rows, planned->matrix.columns)));
     planned->part_offsets.push_back(offset);
     for (std::int64_t rows = 0; rows < part.rows && next < planned->sources.size(); ++next) {
       Source& source = planned->sources[next];
       source.offset = offset;
-      offset += static_cast<std::uint64_t>(source.rows * source.row_bytes);
+      offset += static_cast<std::uint64_t>(source.bands * source.band_bytes);
       rows += source.rows;
     }
     planned->scale_offsets.push_back(reserve(planned->part_scales[i].size() * sizeof(float)));
@@ -227,8 +231,8 @@ std::vector<Source> DeviceWeights::Contents::sources() const {
     if (values.empty()) return;
     Source source;
     source.offset = offset;
-    source.rows = 1;
-    source.row_bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
+    source.bands = 1;
+    source.band_bytes = static_cast<std::int64_t>(values.size() * sizeof(float));
     source.stored = reinterpret_cast<const std::byte*>(values.data());
     all.push_back(source);
   };
@@ -332,15 +336,20 @@ std::size_t DeviceWeights::planned_bytes() const {
 
 namespace {
 
-// Packs rows [begin, end) of a source to where its first packed row would be `base`.
-void pack_rows(const Source& source, std::int64_t begin, std::int64_t end, std::byte* base) {
-  if (source.stored_row_bytes == 0) {  // floats
-    std::memcpy(base, source.stored, static_cast<std::size_t>(source.row_bytes));
+// Packs bands [begin, end) of a source to where its first packed band would be `base`.
+void pack_bands(const Source& source, std::int64_t begin, std::int64_t end, std::byte* base) {
+  if (source.rows == 0) {
+    std::memcpy(base, source.stored, static_cast<std::size_t>(source.band_bytes));
     return;
   }
-  for (std::int64_t row = begin; row < end; ++row) {
-    pack_device_row(source.dtype, source.columns, source.stored + row * source.stored_row_bytes,
-                    {base + row * source.row_bytes, static_cast<std::size_t>(source.row_bytes)});
+  for (std::int64_t band = begin; band < end; ++band) {
+    const std::int64_t first = band * device_band_rows;
+    const auto rows =
+        static_cast<int>(std::min<std::int64_t>(device_band_rows, source.rows - first));
+    pack_device_band(
+        source.dtype, source.columns, rows, source.stored + first * source.stored_row_bytes,
+        source.stored_row_bytes,
+        {base + band * source.band_bytes, static_cast<std::size_t>(source.band_bytes)});
   }
 }
 
@@ -365,8 +374,8 @@ class StagedCopy {
       : sources_(sources), arena_(arena) {
     std::size_t largest = staging_bytes;
     for (const Source& source : sources) {
-      largest = std::max(largest, static_cast<std::size_t>(source.row_bytes));
-      total_ += static_cast<std::uint64_t>(source.rows * source.row_bytes);
+      largest = std::max(largest, static_cast<std::size_t>(source.band_bytes));
+      total_ += static_cast<std::uint64_t>(source.bands * source.band_bytes);
     }
     for (Staging& staging : staging_) staging.bytes = PinnedArray<std::byte>(largest);
   }
@@ -379,7 +388,7 @@ class StagedCopy {
       const std::vector<Task> tasks = fill_window(staging);
       pool.parallel_for(static_cast<std::int64_t>(tasks.size()), [&](std::int64_t i, int) {
         const Task& task = tasks[static_cast<std::size_t>(i)];
-        pack_rows(*task.source, task.begin, task.end, task.base);
+        pack_bands(*task.source, task.begin, task.end, task.base);
       });
       check_cuda(cudaMemcpyAsync(arena_ + window_start_, staging.bytes.data(), window_bytes_,
                                  cudaMemcpyHostToDevice, stream_.get()),
@@ -387,7 +396,7 @@ class StagedCopy {
       staging.sent.record(stream_.get());
       staging.used = true;
       for (const Task& task : tasks) {
-        done += static_cast<std::uint64_t>((task.end - task.begin) * task.source->row_bytes);
+        done += static_cast<std::uint64_t>((task.end - task.begin) * task.source->band_bytes);
       }
       if (progress) progress(done, total_);
     }
@@ -395,35 +404,35 @@ class StagedCopy {
   }
 
  private:
-  // As many rows as fit from where the last window ended. What lies between two sources is padding.
+  // As many bands as fit from where the last window ended. Between two sources lies padding.
   std::vector<Task> fill_window(Staging& staging) {
     std::vector<Task> tasks;
-    window_start_ = row_offset();
+    window_start_ = band_offset();
     window_bytes_ = 0;
     while (source_ < sources_.size()) {
       const Source& source = sources_[source_];
-      const std::uint64_t at = row_offset() - window_start_;
+      const std::uint64_t at = band_offset() - window_start_;
       if (at >= staging.bytes.size()) break;
       const auto room = static_cast<std::int64_t>(staging.bytes.size() - at);
-      const std::int64_t rows = std::min(source.rows - row_, room / source.row_bytes);
-      if (rows == 0) break;
-      // pack_rows() counts from the source's first row.
-      std::byte* base = staging.bytes.data() + at - row_ * source.row_bytes;
-      const std::int64_t rows_of_task = std::max<std::int64_t>(1, task_bytes / source.row_bytes);
-      for (std::int64_t begin = row_; begin < row_ + rows; begin += rows_of_task) {
-        tasks.push_back({&source, begin, std::min(begin + rows_of_task, row_ + rows), base});
+      const std::int64_t bands = std::min(source.bands - band_, room / source.band_bytes);
+      if (bands == 0) break;
+      // pack_bands() counts from the source's first band.
+      std::byte* base = staging.bytes.data() + at - band_ * source.band_bytes;
+      const std::int64_t of_task = std::max<std::int64_t>(1, task_bytes / source.band_bytes);
+      for (std::int64_t begin = band_; begin < band_ + bands; begin += of_task) {
+        tasks.push_back({&source, begin, std::min(begin + of_task, band_ + bands), base});
       }
-      window_bytes_ = at + static_cast<std::uint64_t>(rows * source.row_bytes);
-      row_ += rows;
-      if (row_ < source.rows) break;
-      row_ = 0;
+      window_bytes_ = at + static_cast<std::uint64_t>(bands * source.band_bytes);
+      band_ += bands;
+      if (band_ < source.bands) break;
+      band_ = 0;
       ++source_;
     }
     return tasks;
   }
-  std::uint64_t row_offset() const {
+  std::uint64_t band_offset() const {
     const Source& source = sources_[source_];
-    return source.offset + static_cast<std::uint64_t>(row_ * source.row_bytes);
+    return source.offset + static_cast<std::uint64_t>(band_ * source.band_bytes);
   }
 
   const std::vector<Source>& sources_;
@@ -431,7 +440,7 @@ class StagedCopy {
   Staging staging_[staging_buffers];
   CudaStream stream_;
   std::size_t source_ = 0;
-  std::int64_t row_ = 0;
+  std::int64_t band_ = 0;
   std::uint64_t window_start_ = 0;
   std::uint64_t window_bytes_ = 0;
   std::uint64_t total_ = 0;

@@ -69,14 +69,13 @@ void allow_shared_memory(const LinearStreamKernel& kernel) {
 
 void launch_stream(const CudaLaunch& launch, const LinearStreamKernel& kernel,
                    const LinearStreamParameters& parameters) {
-  const std::int64_t tiles = (parameters.outputs + kernel.tile_outputs - 1) / kernel.tile_outputs;
-  const std::int64_t most =
-      std::int64_t{linear_stream_blocks} * std::max(launch.multiprocessors, 1);
+  const std::int64_t bands = (parameters.outputs + device_band_rows - 1) / device_band_rows;
+  const std::int64_t most = std::int64_t{kernel.blocks} * std::max(launch.multiprocessors, 1);
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(std::min(tiles, most)));
+  config.gridDim = dim3(static_cast<unsigned>(std::min(bands, most)));
   config.blockDim = dim3(32 * linear_stream_warps);
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = launch.stream;

@@ -35,13 +35,12 @@ struct LinearStreamParameters {
 };
 
 inline constexpr int linear_stream_warps = 4;
-inline constexpr int linear_stream_blocks = 2;  // of a multiprocessor
 inline constexpr int linear_stream_most_rows = 16;
 
 struct LinearStreamKernel {
   void (*function)(LinearStreamParameters) = nullptr;
   std::size_t shared_bytes = 0;
-  int tile_outputs = 0;
+  int blocks = 0;  // of a multiprocessor
 };
 
 // block_scales: the scales differ along k. wide: for 9 to 16 rows, else up to 8.
