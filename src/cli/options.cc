@@ -200,7 +200,7 @@ void load_weights(LoadedModel* loaded, std::int64_t positions, Device device) {
   options.device = device;
   // Key means are taken over a text of their own, however short the user's is.
   options.max_positions =
-      positions > 0 ? std::max<std::int64_t>(positions, key_mean_piece_tokens) : positions;
+      positions > 0 ? std::max<std::int64_t>(positions, key_mean_tokens) : positions;
   std::optional<Progress> progress;
   options.progress = [&](std::uint64_t done, std::uint64_t all) {
     if (!progress) progress.emplace("loading", static_cast<std::int64_t>(all));

@@ -20,53 +20,60 @@ namespace octet {
 namespace {
 
 // Raised when means are taken in another way, so that what an older program kept is not used.
-constexpr std::uint32_t method_version = 2;
+constexpr std::uint32_t method_version = 3;
 
-class KeySums : public AttentionObserver {
+// The mean of the running means of each layer's keys, which come in the order of their positions.
+class RunningMeans : public AttentionObserver {
  public:
-  explicit KeySums(std::span<const KvLayerGeometry> geometry) {
+  explicit RunningMeans(std::span<const KvLayerGeometry> geometry) {
     for (const KvLayerGeometry& layer : geometry) {
-      sums_.emplace_back(static_cast<std::size_t>(layer.kv_heads * layer.head_dim), 0.0);
+      const auto width = static_cast<std::size_t>(layer.kv_heads * layer.head_dim);
+      layers_.push_back({std::vector<double>(width, 0.0), std::vector<double>(width, 0.0), 0});
     }
-    rows_.resize(geometry.size(), 0);
   }
 
   void on_write(const KvWriteArgs& args) override {
-    const auto layer = static_cast<std::size_t>(args.layer.layer);
-    std::vector<double>& sums = sums_[layer];
+    Layer& layer = layers_[static_cast<std::size_t>(args.layer.layer)];
     for (const SequenceRows& sequence : args.sequences) {
       for (std::int64_t row = 0; row < sequence.rows; ++row) {
         const float* key = args.key + (sequence.first_row + row) * args.key_stride;
-        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += key[i];
+        const double share = 1.0 / static_cast<double>(++layer.keys);
+        for (std::size_t i = 0; i < layer.sum.size(); ++i) {
+          layer.sum[i] += key[i];
+          layer.sum_of_means[i] += layer.sum[i] * share;
+        }
       }
-      rows_[layer] += sequence.rows;
     }
   }
   void on_attend(const AttentionArgs&) override {}
 
   std::vector<std::vector<float>> means() const {
     std::vector<std::vector<float>> means;
-    for (std::size_t layer = 0; layer < sums_.size(); ++layer) {
+    for (const Layer& layer : layers_) {
       std::vector<float>& mean = means.emplace_back();
-      for (const double sum : sums_[layer]) {
-        mean.push_back(
-            static_cast<float>(sum / static_cast<double>(std::max<std::int64_t>(rows_[layer], 1))));
-      }
+      const auto keys = static_cast<double>(std::max<std::int64_t>(layer.keys, 1));
+      for (const double sum : layer.sum_of_means) mean.push_back(static_cast<float>(sum / keys));
     }
     return means;
   }
 
  private:
-  std::vector<std::vector<double>> sums_;
-  std::vector<std::int64_t> rows_;
+  struct Layer {
+    std::vector<double> sum;
+    std::vector<double> sum_of_means;
+    std::int64_t keys = 0;
+  };
+  std::vector<Layer> layers_;
 };
 
-std::vector<TokenId> text_tokens(const Tokenizer& tokenizer) {
+// A model that was made for fewer positions takes as many tokens.
+std::vector<TokenId> text_tokens(const Model& model, const Tokenizer& tokenizer) {
   std::vector<TokenId> tokens = tokenizer.encode(builtin_text(), SpecialText::literal);
   if (tokenizer.adds_beginning_of_text() && tokenizer.beginning_of_text()) {
     tokens.insert(tokens.begin(), *tokenizer.beginning_of_text());
   }
-  if (tokens.size() > key_mean_tokens) tokens.resize(key_mean_tokens);
+  const auto positions = static_cast<std::size_t>(model.config().max_positions);
+  tokens.resize(std::min({tokens.size(), key_mean_tokens, positions}));
   return tokens;
 }
 
@@ -113,36 +120,39 @@ std::string keep(const std::string& folder, const std::string& name, const KvKey
 KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenizer& tokenizer,
                              const EngineOptions& machine) {
   const std::vector<KvLayerGeometry> geometry = model->config().kv_geometry();
-  const std::vector<TokenId> tokens = text_tokens(tokenizer);
+  const std::vector<TokenId> tokens = text_tokens(*model, tokenizer);
   const auto count = static_cast<std::int64_t>(tokens.size());
-  const auto piece = std::min<std::int64_t>(count, key_mean_piece_tokens);
-  KeySums sums(geometry);
+  RunningMeans running(geometry);
   EngineOptions options;
   options.cache.dtype = "float32";
-  options.max_model_len = std::max<std::int64_t>(piece, 1);
+  options.max_model_len = std::max<std::int64_t>(count, 1);
   options.limits.max_sequences = 1;
   options.instruction_set = machine.instruction_set;
   options.threads = machine.threads;
-  options.observer = &sums;
+  options.observer = &running;
   if (count > 0) {
     EngineCore core(model_on_cpu(model), options);
     BlockTable blocks(core.pool());
-    if (!blocks.grow_to(piece)) {
-      throw_error(ErrorKind::out_of_memory, "no room for the {} tokens of the key means", piece);
-    }
-    // Each piece is written over the one before: nothing but the sums is wanted.
-    for (std::size_t first = 0; first < tokens.size(); first += key_mean_piece_tokens) {
+    // In chunks, so that windowed layers need no more pages than their windows.
+    constexpr std::int64_t chunk = 64;
+    for (std::int64_t first = 0; first < count; first += chunk) {
+      const std::int64_t length = std::min(chunk, count - first);
+      if (!blocks.grow_to(first + length)) {
+        throw_error(ErrorKind::out_of_memory, "no room for the {} tokens of the key means", count);
+      }
       RunnerRows rows;
       rows.blocks = &blocks;
-      rows.tokens =
-          std::span(tokens).subspan(first, std::min(key_mean_piece_tokens, tokens.size() - first));
+      rows.tokens = std::span(tokens).subspan(static_cast<std::size_t>(first),
+                                              static_cast<std::size_t>(length));
+      rows.first_position = first;
       rows.logits = WantedLogits::none;
       core.runner().run({&rows, 1});
+      blocks.release_outside_windows(first + length);
     }
   }
   KvKeyMeans means;
   means.source = fmt::format("{} built-in tokens", count);
-  means.layers = sums.means();
+  means.layers = running.means();
   return means;
 }
 
@@ -163,7 +173,8 @@ EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>
     return options;
   }
   KvKeyMeans means;
-  const std::string name = file_name(*model, text_tokens(tokenizer), options.instruction_set);
+  const std::string name =
+      file_name(*model, text_tokens(*model, tokenizer), options.instruction_set);
   const std::optional<std::string> folder =
       model->content_hash().empty() ? std::nullopt : key_mean_folder();
   if (!folder || !read_kept(*folder + "/" + name, geometry, &means)) {
@@ -172,7 +183,7 @@ EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>
         folder ? keep(*folder, name, means, geometry) : std::string("no cache folder");
     if (!problem.empty()) means.source += fmt::format(" (not kept: {})", problem);
   } else {
-    means.source = fmt::format("{} built-in tokens", text_tokens(tokenizer).size());
+    means.source = fmt::format("{} built-in tokens", text_tokens(*model, tokenizer).size());
   }
   options.cache.means = std::make_shared<const KvKeyMeans>(std::move(means));
   return options;

@@ -7,6 +7,7 @@
 #include "core/float8_e4m3.h"
 #include "core/instruction_set.h"
 #include "ops/attention/attention.h"
+#include "ops/attention/attention_hopper_emulation.h"
 #include "support/paged_cache.h"
 
 namespace octet {
@@ -40,15 +41,17 @@ struct Problem {
   int kv_heads() const { return static_cast<int>(key_scales.size()); }
 };
 
+enum class Path { prefill, decode, rounded_query };
+
 std::vector<float> attend(const CacheShape& shape, int query_heads, const std::vector<float>& query,
                           const std::vector<float>& key, const std::vector<float>& value,
-                          bool decode) {
+                          Path path) {
   ThreadPool pool(2);
   const OpContext context{&pool, detect_instruction_set()};
   PagedCache cache(shape, {tokens});
   std::vector<float> output(query.size(), std::nanf(""));
   std::vector<SequenceRows> steps = {cache.rows(0, 0, tokens, 0)};
-  if (decode) {
+  if (path == Path::decode) {
     steps.clear();
     for (std::int32_t row = 0; row < tokens; ++row) steps.push_back(cache.rows(0, row, 1, row));
   }
@@ -63,7 +66,11 @@ std::vector<float> attend(const CacheShape& shape, int query_heads, const std::v
     args.softmax_scale = 0.125f;
     args.layer = cache.layer();
     args.sequences = rows;
-    attention(context, args);
+    if (path == Path::rounded_query) {
+      attention_hopper_emulation(args, {});
+    } else {
+      attention(context, args);
+    }
   }
   return output;
 }
@@ -103,21 +110,38 @@ TEST(StaticScales, GiveTheAnswerOfUnscaledDataInPrefillAndDecode) {
     CacheShape shape{.kv_heads = problem.kv_heads(), .head_dim = head_dim, .dtype = "fp8"};
     shape.scales = "unit";
     const std::vector<float> plain =
-        attend(shape, problem.query_heads, query, key, value, /*decode=*/false);
+        attend(shape, problem.query_heads, query, key, value, Path::prefill);
     shape.constants = {.key_scales = problem.key_scales, .value_scales = problem.value_scales};
-    for (const bool decode : {false, true}) {
+    for (const Path path : {Path::prefill, Path::decode}) {
       const std::vector<float> got =
           attend(shape, problem.query_heads, scale_heads(query, inverse, problem.group()),
                  scale_heads(key, problem.key_scales, 1),
-                 scale_heads(value, problem.value_scales, 1), decode);
+                 scale_heads(value, problem.value_scales, 1), path);
       EXPECT_LT(relative_error(got, scale_heads(plain, problem.value_scales, problem.group())),
                 1e-6)
-          << problem.key_scales[0] << " " << decode;
+          << problem.key_scales[0] << " " << (path == Path::decode);
     }
   }
 }
 
-// A checkpoint without query scales: queries of any size are not clipped, since none is rounded.
+// vllm#42580: a path that rounds the query undoes the scales too. Powers of two, so that every
+// rounding is of the same bits and the answers are equal.
+TEST(StaticScales, GiveTheAnswerOfUnscaledDataWhereTheQueryIsRounded) {
+  const std::size_t count = static_cast<std::size_t>(tokens) * head_dim;
+  const std::vector<float> key = e4m3_floats(count, 7);
+  const std::vector<float> value = e4m3_floats(count, 8);
+  const std::vector<float> query = random_floats(count, 9);
+  CacheShape shape{.kv_heads = 1, .head_dim = head_dim, .dtype = "fp8", .scales = "unit"};
+  const std::vector<float> plain = attend(shape, 1, query, key, value, Path::rounded_query);
+  shape.constants = {.key_scales = {0.5f}, .value_scales = {2.0f}};
+  const std::vector<float> got =
+      attend(shape, 1, scale_heads(query, {2.0f}, 1), scale_heads(key, {0.5f}, 1),
+             scale_heads(value, {2.0f}, 1), Path::rounded_query);
+  EXPECT_EQ(got, scale_heads(plain, {2.0f}, 1));
+}
+
+// A checkpoint without query scales (llm-compressor#1294): queries of any size are not clipped,
+// since none is rounded.
 TEST(StaticScales, LargeQueriesAreNotClipped) {
   const CacheShape exact{.kv_heads = 1, .head_dim = head_dim, .dtype = "float32"};
   CacheShape scaled = exact;
@@ -132,8 +156,8 @@ TEST(StaticScales, LargeQueriesAreNotClipped) {
   for (float& element : stored) {
     element = float8_e4m3_to_float(float_to_float8_e4m3(element / 0.5f)) * 0.5f;
   }
-  EXPECT_LT(relative_error(attend(scaled, 1, query, key, value, false),
-                           attend(exact, 1, query, stored, value, false)),
+  EXPECT_LT(relative_error(attend(scaled, 1, query, key, value, Path::prefill),
+                           attend(exact, 1, query, stored, value, Path::prefill)),
             1e-6);
 }
 
@@ -184,7 +208,7 @@ TEST(KeyMeans, ChangeNoAnswerOfAnExactCache) {
   const std::vector<float> value = random_floats(count, 8);
   const std::vector<float> query = random_floats(2 * count, 9);
   CacheShape shape{.kv_heads = 2, .head_dim = head_dim, .dtype = "float32"};
-  const std::vector<float> plain = attend(shape, 4, query, key, value, false);
+  const std::vector<float> plain = attend(shape, 4, query, key, value, Path::prefill);
   shape.constants.key_mean = random_floats(2 * head_dim, 10, 5.0f);
   for (const bool decode : {false, true}) {
     EXPECT_LT(relative_error(attend(shape, 4, query, key, value, decode), plain), 1e-5) << decode;
@@ -201,12 +225,13 @@ TEST(KeyMeans, TakeTheCommonPartOutOfTheRounding) {
   const std::vector<float> value = random_floats(count, 13);
   const std::vector<float> query = random_floats(2 * count, 14);
   const std::vector<float> exact = attend({.kv_heads = 2, .head_dim = head_dim, .dtype = "float32"},
-                                          4, query, key, value, false);
+                                          4, query, key, value, Path::prefill);
   for (const char* dtype : {"fp8:float32", "int8:float32"}) {
     CacheShape shape{.kv_heads = 2, .head_dim = head_dim, .dtype = dtype};
-    const double without = relative_error(attend(shape, 4, query, key, value, false), exact);
+    const double without =
+        relative_error(attend(shape, 4, query, key, value, Path::prefill), exact);
     shape.constants.key_mean = bias;
-    const double with = relative_error(attend(shape, 4, query, key, value, false), exact);
+    const double with = relative_error(attend(shape, 4, query, key, value, Path::prefill), exact);
     EXPECT_LT(with * 10, without) << dtype;
   }
 }
