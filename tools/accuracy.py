@@ -137,8 +137,8 @@ of another 300 tokens).
 - **Keys are the sensitive side.** e4m3 has three mantissa bits whatever its scale; eight uniform bits
   on rotated, centred keys diverge an order of magnitude less in the same bytes.
 - **Key means cost nothing to run.** A fixed vector per head is taken from each key before it is rounded,
-  which softmax does not see. They help most where keys have large biases (Qwen2.5), and do not help
-  every model: compare the fp8 rows of gemma-3-270m. They come from 500 tokens that are built into octet, not from this text.
+  which softmax does not see. They help most where keys have large biases (Qwen2.5). They come from 500
+  tokens that are built into octet, not from this text.
 - Very small models are the hard case: larger ones show smaller figures.
 
 ## By depth, mixed text

@@ -47,17 +47,6 @@ std::string attention_class(const ModelConfig& config) {
   return name + "Attention";
 }
 
-KvKeyMeans means_of(const Calibration& calibration) {
-  KvKeyMeans means;
-  for (const LayerRanges& layer : calibration.layers) {
-    std::vector<float>& mean = means.layers.emplace_back();
-    for (const double sum : layer.key_sums) {
-      mean.push_back(static_cast<float>(sum / static_cast<double>(layer.rows)));
-    }
-  }
-  return means;
-}
-
 void write_results(const CalibrateFlags& flags, const ModelConfig& config,
                    const Calibration& calibration) {
   std::error_code error;
@@ -69,9 +58,10 @@ void write_results(const CalibrateFlags& flags, const ModelConfig& config,
   write_file_atomically(flags.output + "/quantization_config.json",
                         std::as_bytes(std::span(quantization)));
   if (flags.options.takes_means) {
-    write_file_atomically(
-        flags.output + "/key_means.safetensors",
-        encode_safetensors(key_mean_tensors(means_of(calibration), config.kv_geometry())));
+    KvKeyMeans means;
+    means.layers = calibration.key_means;
+    write_file_atomically(flags.output + "/key_means.safetensors",
+                          encode_safetensors(key_mean_tensors(means, config.kv_geometry())));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "engine/builtin_text.h"
+#include "engine/key_mean_sums.h"
 #include "files/content_hash.h"
 #include "files/write_file.h"
 #include "kv/block_table.h"
@@ -22,48 +23,15 @@ namespace {
 // Raised when means are taken in another way, so that what an older program kept is not used.
 constexpr std::uint32_t method_version = 3;
 
-// The mean of the running means of each layer's keys, which come in the order of their positions.
-class RunningMeans : public AttentionObserver {
+class KeyObserver : public AttentionObserver {
  public:
-  explicit RunningMeans(std::span<const KvLayerGeometry> geometry) {
-    for (const KvLayerGeometry& layer : geometry) {
-      const auto width = static_cast<std::size_t>(layer.kv_heads * layer.head_dim);
-      layers_.push_back({std::vector<double>(width, 0.0), std::vector<double>(width, 0.0), 0});
-    }
-  }
-
-  void on_write(const KvWriteArgs& args) override {
-    Layer& layer = layers_[static_cast<std::size_t>(args.layer.layer)];
-    for (const SequenceRows& sequence : args.sequences) {
-      for (std::int64_t row = 0; row < sequence.rows; ++row) {
-        const float* key = args.key + (sequence.first_row + row) * args.key_stride;
-        const double share = 1.0 / static_cast<double>(++layer.keys);
-        for (std::size_t i = 0; i < layer.sum.size(); ++i) {
-          layer.sum[i] += key[i];
-          layer.sum_of_means[i] += layer.sum[i] * share;
-        }
-      }
-    }
-  }
+  explicit KeyObserver(std::span<const KvLayerGeometry> geometry) : sums_(geometry) {}
+  void on_write(const KvWriteArgs& args) override { sums_.add(args); }
   void on_attend(const AttentionArgs&) override {}
-
-  std::vector<std::vector<float>> means() const {
-    std::vector<std::vector<float>> means;
-    for (const Layer& layer : layers_) {
-      std::vector<float>& mean = means.emplace_back();
-      const auto keys = static_cast<double>(std::max<std::int64_t>(layer.keys, 1));
-      for (const double sum : layer.sum_of_means) mean.push_back(static_cast<float>(sum / keys));
-    }
-    return means;
-  }
+  const KeyMeanSums& sums() const { return sums_; }
 
  private:
-  struct Layer {
-    std::vector<double> sum;
-    std::vector<double> sum_of_means;
-    std::int64_t keys = 0;
-  };
-  std::vector<Layer> layers_;
+  KeyMeanSums sums_;
 };
 
 // A model that was made for fewer positions takes as many tokens.
@@ -122,14 +90,14 @@ KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenize
   const std::vector<KvLayerGeometry> geometry = model->config().kv_geometry();
   const std::vector<TokenId> tokens = text_tokens(*model, tokenizer);
   const auto count = static_cast<std::int64_t>(tokens.size());
-  RunningMeans running(geometry);
+  KeyObserver observer(geometry);
   EngineOptions options;
   options.cache.dtype = "float32";
   options.max_model_len = std::max<std::int64_t>(count, 1);
   options.limits.max_sequences = 1;
   options.instruction_set = machine.instruction_set;
   options.threads = machine.threads;
-  options.observer = &running;
+  options.observer = &observer;
   if (count > 0) {
     EngineCore core(model_on_cpu(model), options);
     BlockTable blocks(core.pool());
@@ -152,7 +120,7 @@ KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenize
   }
   KvKeyMeans means;
   means.source = fmt::format("{} built-in tokens", count);
-  means.layers = running.means();
+  means.layers = observer.sums().means();
   return means;
 }
 

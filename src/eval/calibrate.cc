@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/float8_e4m3.h"
 #include "core/json.h"
+#include "engine/key_mean_sums.h"
 #include "kv/block_table.h"
 #include "ops/attention/attention.h"
 #include "ops/attention_observer.h"
@@ -20,25 +21,23 @@ namespace {
 class RangeObserver : public AttentionObserver {
  public:
   RangeObserver(std::span<const KvLayerGeometry> geometry, int query_heads)
-      : ranges_(geometry.size()) {
+      : ranges_(geometry.size()), key_sums_(geometry) {
     for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
       const auto heads = static_cast<std::size_t>(geometry[layer].kv_heads);
       ranges_[layer].key.resize(heads, 0.0f);
       ranges_[layer].value.resize(heads, 0.0f);
       ranges_[layer].query.resize(heads == 0 ? 0 : static_cast<std::size_t>(query_heads), 0.0f);
-      ranges_[layer].key_sums.resize(heads * static_cast<std::size_t>(geometry[layer].head_dim));
     }
   }
 
   void on_write(const KvWriteArgs& args) override {
+    key_sums_.add(args);
     LayerRanges& ranges = ranges_[static_cast<std::size_t>(args.layer.layer)];
     const auto head_dim = static_cast<std::size_t>(args.layer.group->geometry.head_dim);
     for (const SequenceRows& sequence : args.sequences) {
       for (std::int64_t row = sequence.first_row; row < sequence.first_row + sequence.rows; ++row) {
-        const float* key = args.key + row * args.key_stride;
-        widen(key, head_dim, &ranges.key);
+        widen(args.key + row * args.key_stride, head_dim, &ranges.key);
         widen(args.value + row * args.value_stride, head_dim, &ranges.value);
-        for (std::size_t i = 0; i < ranges.key_sums.size(); ++i) ranges.key_sums[i] += key[i];
       }
       ranges.rows += sequence.rows;
     }
@@ -55,6 +54,7 @@ class RangeObserver : public AttentionObserver {
   }
 
   std::vector<LayerRanges> take() { return std::move(ranges_); }
+  const KeyMeanSums& key_sums() const { return key_sums_; }
 
  private:
   // A NaN stays: it is reported, not passed over.
@@ -69,6 +69,7 @@ class RangeObserver : public AttentionObserver {
   }
 
   std::vector<LayerRanges> ranges_;
+  KeyMeanSums key_sums_;
 };
 
 void check_observed(const std::vector<LayerRanges>& layers) {
@@ -175,6 +176,7 @@ Calibration calibrate(const std::shared_ptr<Model>& model, const EngineOptions& 
   if (calibration.tokens == 0) throw_bad_input("the texts hold no token to calibrate on");
   calibration.layers = observer.take();
   check_observed(calibration.layers);
+  calibration.key_means = observer.key_sums().means();
   return calibration;
 }
 

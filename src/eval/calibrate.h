@@ -23,15 +23,15 @@ struct CalibrationOptions {
 
 // Largest magnitudes over everything that was read: a running maximum, never the last piece's.
 struct LayerRanges {
-  std::vector<float> key;        // [kv_heads], after rope
-  std::vector<float> value;      // [kv_heads]
-  std::vector<float> query;      // [query_heads], after rope
-  std::vector<double> key_sums;  // [kv_heads, head_dim]
-  std::int64_t rows = 0;         // tokens seen
+  std::vector<float> key;    // [kv_heads], after rope
+  std::vector<float> value;  // [kv_heads]
+  std::vector<float> query;  // [query_heads], after rope
+  std::int64_t rows = 0;     // tokens seen
 };
 
 struct Calibration {
   std::vector<LayerRanges> layers;
+  std::vector<std::vector<float>> key_means;  // as KeyMeanSums gives them, each piece a text
   std::int64_t tokens = 0;
 };
 

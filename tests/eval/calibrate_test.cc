@@ -98,6 +98,28 @@ TEST_F(CalibrateTest, RangesOnlyWidenWhateverComesLast) {
   }
 }
 
+// The same recipe as the built-in text's (engine/key_mean_sums.h), texts weighed by their tokens.
+TEST_F(CalibrateTest, KeyMeansAreThoseOfEachTextByItsTokens) {
+  const std::vector<TokenId> first = some_tokens(1, 100);
+  const std::vector<TokenId> second = some_tokens(5, 40);
+  const auto of_first = run({first}).key_means;
+  const auto of_second = run({second}).key_means;
+  const auto both = run({first, second}).key_means;
+  std::vector<TokenId> joined = first;
+  joined.insert(joined.end(), second.begin(), second.end());
+  EXPECT_EQ(run({joined}, {.window_tokens = 100}).key_means, both);
+  EXPECT_NE(run({joined}).key_means, both);
+  ASSERT_EQ(both.size(), static_cast<std::size_t>(model_->config().layers));
+  for (std::size_t layer = 0; layer < both.size(); ++layer) {
+    ASSERT_GT(both[layer].size(), 0u);
+    for (std::size_t i = 0; i < both[layer].size(); ++i) {
+      EXPECT_NEAR(both[layer][i], (100 * of_first[layer][i] + 40 * of_second[layer][i]) / 140,
+                  1e-6);
+      EXPECT_NE(of_first[layer][i], 0.0f);
+    }
+  }
+}
+
 TEST_F(CalibrateTest, TextsAreCutToTheLimitAndIntoWindows) {
   const std::vector<TokenId> tokens = some_tokens(2, 100);
   EXPECT_EQ(run({tokens, tokens}, {.max_tokens = 130}).tokens, 130);
