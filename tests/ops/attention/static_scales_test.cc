@@ -210,8 +210,8 @@ TEST(KeyMeans, ChangeNoAnswerOfAnExactCache) {
   CacheShape shape{.kv_heads = 2, .head_dim = head_dim, .dtype = "float32"};
   const std::vector<float> plain = attend(shape, 4, query, key, value, Path::prefill);
   shape.constants.key_mean = random_floats(2 * head_dim, 10, 5.0f);
-  for (const bool decode : {false, true}) {
-    EXPECT_LT(relative_error(attend(shape, 4, query, key, value, decode), plain), 1e-5) << decode;
+  for (const Path path : {Path::prefill, Path::decode}) {
+    EXPECT_LT(relative_error(attend(shape, 4, query, key, value, path), plain), 1e-5);
   }
 }
 
