@@ -9,13 +9,14 @@
 namespace octet {
 
 // Adds parts up in the order in which they are given, so that a sum has one order whoever makes it.
+// Four neighbouring dimensions at once.
 struct PartSum {
   float maximum = no_score;
   float sum = 0;
-  float output = 0;
+  float4 output = {0, 0, 0, 0};
 
   template <int batch>
-  __device__ __forceinline__ void add(const float (&outputs)[batch],
+  __device__ __forceinline__ void add(const float4 (&outputs)[batch],
                                       const float2 (&states)[batch]) {
     float highest = maximum;
 #pragma unroll
@@ -23,99 +24,168 @@ struct PartSum {
     const float alpha = ptx::exp2_approximate(maximum - highest);
     maximum = highest;
     sum *= alpha;
-    output *= alpha;
+    output = {output.x * alpha, output.y * alpha, output.z * alpha, output.w * alpha};
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       const float beta = ptx::exp2_approximate(states[i].x - highest);
       sum = fmaf(states[i].y, beta, sum);
-      output = fmaf(outputs[i], beta, output);
+      add_scaled(outputs[i], beta, &output);
     }
+  }
+
+  static __device__ __forceinline__ void add_scaled(const float4& value, float factor,
+                                                    float4* total) {
+    total->x = fmaf(value.x, factor, total->x);
+    total->y = fmaf(value.y, factor, total->y);
+    total->z = fmaf(value.z, factor, total->z);
+    total->w = fmaf(value.w, factor, total->w);
   }
 };
 
 // Where the parts of all blocks are weighed and added up, once the pages are done with.
 template <typename Config>
 struct DecodeMerge {
-  float factor[Config::queries][max_decode_blocks];
-  float4 output[Config::warpgroups][Config::queries * Config::head_dim / 4];
+  static constexpr int sums = Config::warpgroups < 2 ? 2 : Config::warpgroups;
+  float factor[2][Config::queries][max_decode_blocks];
+  float4 output[sums][Config::queries * Config::head_dim / 4];
 };
 
-// Adds up a pair's parts of all blocks: each query's maximum and sum by a warp, the outputs by all
-// warpgroups, each every fourth (third, ...) part. The order is the parts', whoever comes last.
+// The parts of one of the block's two shared pairs: the first block's part is of its last pair, the
+// others' of their first.
 template <typename Config>
-__device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& shared, int sequence,
-                             int kv_head, int first_block, int blocks) {
+struct SharedPair {
+  const DecodePart<Config>* parts;
+  int blocks;
+
+  __device__ SharedPair(const DecodeParameters& p, const DecodeShared<Config>& shared, int side)
+      : parts(reinterpret_cast<const DecodePart<Config>*>(p.parts) +
+              2 * shared.shared_pairs.first_block[side]),
+        blocks(shared.shared_pairs.blocks[side]) {}
+  __device__ const DecodePart<Config>& part(int block) const {
+    return parts[block == 0 ? 1 : 2 * block];
+  }
+};
+
+// A warp weighs a query's parts: what each counts for in the output.
+template <typename Config>
+__device__ __forceinline__ void weigh_parts(const SharedPair<Config>& pair, int q,
+                                            float (&factor)[max_decode_blocks]) {
+  const int lane = threadIdx.x % 32;
+  constexpr int rounds = max_decode_blocks / 32;
+  float2 state[rounds];
+  float highest = no_score;
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) {
+    const int block = lane + 32 * i;
+    state[i] = block < pair.blocks ? __ldcg(&pair.part(block).state[q]) : make_float2(no_score, 0);
+  }
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) highest = fmaxf(highest, state[i].x);
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
+  }
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) {
+    state[i].x = ptx::exp2_approximate(state[i].x - highest);
+    sum = fmaf(state[i].y, state[i].x, sum);
+  }
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) {
+    const int block = lane + 32 * i;
+    if (block < pair.blocks) factor[block] = state[i].x / sum;
+  }
+}
+
+// Adds up the parts of all blocks, of the pairs to which this block was the last to come: each
+// query's maximum and sum by a warp, the outputs by the warpgroups, each every fourth (third, ...)
+// part. Where it is the last of both its pairs, half of the warpgroups take each. The order is the
+// parts', whoever comes last.
+template <typename Config>
+__device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& shared) {
   static_assert(sizeof(DecodeMerge<Config>) <= sizeof(shared.pages));
   auto& merge = *reinterpret_cast<DecodeMerge<Config>*>(shared.pages);
-  const auto* parts = reinterpret_cast<const DecodePart<Config>*>(p.parts) + 2 * first_block;
-  // The first block's part is of its last pair, the others' of their first.
-  const auto part_of = [&](int block) -> const DecodePart<Config>& {
-    return parts[block == 0 ? 1 : 2 * block];
-  };
-  const int queries = p.turns.query_rows * p.group;
-  const int lane = threadIdx.x % 32;
-#pragma unroll 1
-  for (int q = threadIdx.x / 32; q < queries; q += Config::threads / 32) {
-    constexpr int rounds = max_decode_blocks / 32;
-    float2 state[rounds];
-    float highest = no_score;
-#pragma unroll
-    for (int i = 0; i < rounds; ++i) {
-      const int block = lane + 32 * i;
-      state[i] = block < blocks ? __ldcg(&part_of(block).state[q]) : make_float2(no_score, 0);
-    }
-#pragma unroll
-    for (int i = 0; i < rounds; ++i) highest = fmaxf(highest, state[i].x);
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
-    }
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < rounds; ++i) {
-      state[i].x = ptx::exp2_approximate(state[i].x - highest);
-      sum = fmaf(state[i].y, state[i].x, sum);
-    }
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
-#pragma unroll
-    for (int i = 0; i < rounds; ++i) {
-      const int block = lane + 32 * i;
-      if (block < blocks) merge.factor[q][block] = state[i].x / sum;
-    }
-  }
-  __syncthreads();
-
+  constexpr int warpgroups = Config::warpgroups;
   constexpr int quads = Config::head_dim / 4;
+  const int queries = p.turns.query_rows * p.group;
+  const int items = queries * quads;
+  const bool both = shared.is_last[0] && shared.is_last[1];
   const int group = threadIdx.x / 128;
-#pragma unroll 1
-  for (int item = threadIdx.x % 128; item < queries * quads && group < Config::warpgroups;
-       item += 128) {
-    const int q = item / quads;
-    float4 sum = {0, 0, 0, 0};
-#pragma unroll 6
-    for (int block = group; block < blocks; block += Config::warpgroups) {
-      const float4 value =
-          __ldcg(reinterpret_cast<const float4*>(part_of(block).output[q]) + item % quads);
-      const float factor = merge.factor[q][block];
-      sum.x = fmaf(value.x, factor, sum.x);
-      sum.y = fmaf(value.y, factor, sum.y);
-      sum.z = fmaf(value.z, factor, sum.z);
-      sum.w = fmaf(value.w, factor, sum.w);
+  // With one warpgroup, the sides come one after the other.
+  constexpr int half = (warpgroups + 1) / 2;
+  const bool halved = both && warpgroups > 1;
+  int side = shared.is_last[0] && !(halved && group >= half) ? 0 : 1;
+  const int slice = halved && side == 1 ? group - half : group;
+  const int slices = !halved ? warpgroups : side == 0 ? half : warpgroups - half;
+
+  // The first outputs are asked for before what they count for is known: one round trip less.
+  constexpr int batch = 8;
+  float4 values[batch];
+  const auto load = [&](int item, int begin) {
+    const SharedPair<Config> pair(p, shared, side);
+#pragma unroll
+    for (int i = 0; i < batch; ++i) {
+      const int block = begin + i * slices;
+      values[i] = {0, 0, 0, 0};
+      if (block < pair.blocks) {
+        values[i] = __ldcg(reinterpret_cast<const float4*>(pair.part(block).output[item / quads]) +
+                           item % quads);
+      }
     }
-    merge.output[group][item] = sum;
+  };
+  bool loaded = threadIdx.x % 128 < items && group < warpgroups;
+  if (loaded) load(threadIdx.x % 128, slice);
+
+#pragma unroll 1
+  for (int task = threadIdx.x / 32; task < 2 * queries; task += Config::threads / 32) {
+    const int of_side = task >= queries ? 1 : 0;
+    if (!shared.is_last[of_side]) continue;
+    const int q = task - of_side * queries;
+    weigh_parts<Config>({p, shared, of_side}, q, merge.factor[of_side][q]);
   }
   __syncthreads();
 
 #pragma unroll 1
-  for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::threads) {
-    float sum = 0;
+  for (int pass = 0; pass < (both && !halved ? 2 : 1) && group < warpgroups; ++pass) {
+    if (pass == 1) side = 1;
+    const int blocks = shared.shared_pairs.blocks[side];
+#pragma unroll 1
+    for (int item = threadIdx.x % 128; item < items; item += 128) {
+      float4 sum = {0, 0, 0, 0};
+#pragma unroll 1
+      for (int begin = slice; begin < blocks; begin += batch * slices) {
+        if (!loaded) load(item, begin);
+        loaded = false;
 #pragma unroll
-    for (int i = 0; i < Config::warpgroups; ++i) {
-      sum += reinterpret_cast<const float*>(merge.output[i])[item];
+        for (int i = 0; i < batch; ++i) {
+          const int block = begin + i * slices;
+          if (block < blocks) {
+            PartSum::add_scaled(values[i], merge.factor[side][item / quads][block], &sum);
+          }
+        }
+      }
+      merge.output[warpgroups == 1 ? side : group][item] = sum;
     }
-    store_output<Config>(p, sequence, kv_head, item / Config::head_dim, item % Config::head_dim,
-                         sum);
+  }
+  __syncthreads();
+
+#pragma unroll 1
+  for (int of_side = 0; of_side < 2; ++of_side) {
+    if (!shared.is_last[of_side]) continue;
+    const int begin = warpgroups == 1 ? of_side : halved && of_side == 1 ? half : 0;
+    const int end = warpgroups == 1 ? begin + 1 : halved && of_side == 0 ? half : warpgroups;
+    const DecodePartInfo& info = shared.part_info[shared.shared_slot[of_side]];
+#pragma unroll 1
+    for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::threads) {
+      float sum = 0;
+      for (int i = begin; i < end; ++i)
+        sum += reinterpret_cast<const float*>(merge.output[i])[item];
+      store_output<Config>(p, info.sequence, info.kv_head, item / Config::head_dim,
+                           item % Config::head_dim, sum);
+    }
   }
 }
 
@@ -125,7 +195,8 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
 template <typename Config>
 __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared, int group) {
   constexpr int slots = 2 * Config::warpgroups;
-  const int outputs = p.turns.query_rows * p.group * Config::head_dim;
+  constexpr int quads = Config::head_dim / 4;
+  const int items = p.turns.query_rows * p.group * quads;
   std::int32_t pair_start[slots];
 #pragma unroll
   for (int i = 0; i < slots; ++i) pair_start[i] = shared.part_info[i].pair_start;
@@ -149,51 +220,49 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     if (!whole && threadIdx.x % 128 == 0) shared.shared_slot[side] = slot;
     auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
 #pragma unroll 1
-    for (int item = threadIdx.x % 128; item < outputs; item += 128) {
-      const int q = item / Config::head_dim;
-      const int dimension = item % Config::head_dim;
-      float output[slots];
+    for (int item = threadIdx.x % 128; item < items; item += 128) {
+      const int q = item / quads;
+      const int quad = item % quads;
+      float4 output[slots];
       float2 state[slots];
 #pragma unroll
       for (int i = 0; i < slots; ++i) {
-        output[i] = 0;
+        output[i] = {0, 0, 0, 0};
         state[i] = {no_score, 0};
         if (pair_start[i] == info.pair_start) {
-          output[i] = shared.part(i).output[q][dimension];
+          output[i] = reinterpret_cast<const float4*>(shared.part(i).output[q])[quad];
           state[i] = shared.part(i).state[q];
         }
       }
       PartSum total;
       total.add(output, state);
       if (whole) {
-        store_output<Config>(p, info.sequence, info.kv_head, q, dimension,
-                             total.output / total.sum);
+        const float scale = 1.0f / total.sum;
+        const float4 value = {total.output.x * scale, total.output.y * scale,
+                              total.output.z * scale, total.output.w * scale};
+        store_output4<Config>(p, info.sequence, info.kv_head, q, 4 * quad, value);
       } else {
-        __stcg(&to.output[q][dimension], total.output);
-        if (dimension == 0) __stcg(&to.state[q], make_float2(total.maximum, total.sum));
+        __stcg(reinterpret_cast<float4*>(to.output[q]) + quad, total.output);
+        if (quad == 0) __stcg(&to.state[q], make_float2(total.maximum, total.sum));
       }
     }
   }
   __syncthreads();
   // A warp for each side, so that the two round trips overlap.
-  if (threadIdx.x % 32 == 0 && threadIdx.x < 64 && shared.shared_slot[threadIdx.x / 32] >= 0) {
+  if (threadIdx.x % 32 == 0 && threadIdx.x < 64) {
     const int side = threadIdx.x / 32;
-    std::uint32_t* arrivals = p.arrivals + shared.shared_pairs.first_block[side];
-    const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
-    shared.is_last[side] =
-        before + 1 == static_cast<std::uint32_t>(shared.shared_pairs.blocks[side]);
-    // The next launch finds the counter as this one did.
-    if (shared.is_last[side]) *arrivals = 0;
+    bool is_last = false;
+    if (shared.shared_slot[side] >= 0) {
+      std::uint32_t* arrivals = p.arrivals + shared.shared_pairs.first_block[side];
+      const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
+      is_last = before + 1 == static_cast<std::uint32_t>(shared.shared_pairs.blocks[side]);
+      // The next launch finds the counter as this one did.
+      if (is_last) *arrivals = 0;
+    }
+    shared.is_last[side] = is_last;
   }
   __syncthreads();
-#pragma unroll 1
-  for (int side = 0; side < 2; ++side) {
-    if (shared.shared_slot[side] < 0 || !shared.is_last[side]) continue;
-    const DecodePartInfo& info = shared.part_info[shared.shared_slot[side]];
-    merge_blocks<Config>(p, shared, info.sequence, info.kv_head,
-                         shared.shared_pairs.first_block[side], shared.shared_pairs.blocks[side]);
-    __syncthreads();
-  }
+  if (shared.is_last[0] || shared.is_last[1]) merge_blocks<Config>(p, shared);
 }
 
 }  // namespace octet

@@ -144,4 +144,20 @@ __device__ void store_output(const DecodeParameters& p, int sequence, int kv_hea
   }
 }
 
+// Four neighbouring dimensions.
+template <typename Config>
+__device__ void store_output4(const DecodeParameters& p, int sequence, int kv_head, int q,
+                              int dimension, const float4& value) {
+  const std::int64_t row = static_cast<std::int64_t>(sequence) * p.turns.query_rows + q / p.group;
+  const std::int64_t at =
+      row * p.output_stride + (kv_head * p.group + q % p.group) * Config::head_dim + dimension;
+  if (p.output_float32) {
+    *reinterpret_cast<float4*>(static_cast<float*>(p.output) + at) = value;
+  } else {
+    auto* to = reinterpret_cast<__nv_bfloat162*>(static_cast<__nv_bfloat16*>(p.output) + at);
+    to[0] = __floats2bfloat162_rn(value.x, value.y);
+    to[1] = __floats2bfloat162_rn(value.z, value.w);
+  }
+}
+
 }  // namespace octet
