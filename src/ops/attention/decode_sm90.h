@@ -1,7 +1,8 @@
-// Decode attention over an 8-bit paged cache on Hopper GPUs.
+// Decode attention over a paged cache on Hopper GPUs.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <cuda_runtime_api.h>
 
@@ -10,14 +11,24 @@
 
 namespace octet {
 
+// How products of weights and values are added up over the keys. The tensor core keeps 14 bits of a
+// sum of e4m3 products: two_level lets it add a turn of 64 or 128 keys and adds those in float32;
+// single_level leaves all of it to the tensor core, as kernels did that lose long contexts by it.
+enum class DecodeAccumulation : std::uint8_t { two_level, single_level };
+
 // What a launch's shape depends on; fixed for a layer of a model.
 struct DecodeSm90Shape {
-  int head_dim = 0;     // 64, 128 or 256
+  int head_dim = 0;     // 64, 96, 128, 192, 256; beside 8-bit values 512
   int query_heads = 0;  // a multiple of kv_heads
   int kv_heads = 0;
-  int query_rows = 1;  // of each sequence: its newest tokens; group x query_rows is at most 8
-  int window = 0;      // keys that a query sees, itself included; 0: all
+  // Of each sequence: its newest tokens. A KV head's queries (group x query_rows) are taken up to
+  // 16 at once (8 at head_dim 512); more of them read the cache again for every 16.
+  int query_rows = 1;
+  int window = 0;  // keys that a query sees, itself included; 0: all
+  // fp8, int8:fp8 or bfloat16, each with any of its scales.
   KvLayerPolicy policy;
+  // single_level: fp8 at head_dim 64, 128 and 256 only.
+  DecodeAccumulation accumulation = DecodeAccumulation::two_level;
 };
 
 // Who computes what, and room for the parts of a split sequence. One serves all layers of a shape,
@@ -28,9 +39,13 @@ class DecodeSm90Workspace {
   // without a kernel, Error{device} or Error{out_of_memory}.
   DecodeSm90Workspace(const DecodeSm90Shape& shape, int max_sequences);
 
+  // Whether there is a kernel for a shape; `why`, where not null, is told what is missing.
+  static bool supports(const DecodeSm90Shape& shape, std::string* why = nullptr);
+
   // Divides the work of a step among the device's warpgroups, evenly by pages, from lengths that
   // lie on the device. Once a step, on the stream of the launches that follow.
-  //   context_lengths: [sequences] keys of each sequence, its query rows included; on the device
+  //   context_lengths: [sequences] keys of each sequence, its query rows included; on the device,
+  //     read by the launches too. 0: padding, for which no output is written
   void plan(const std::int32_t* context_lengths, int sequences, cudaStream_t stream);
 
   const DecodeSm90Shape& shape() const { return shape_; }
@@ -56,14 +71,20 @@ enum class DecodeOutput : std::uint8_t { bfloat16, float32 };
 // output[r][h] = sum_j softmax_j(softmax_scale * q[r][h] . k[j][h / group]) v[j][h / group]
 // over the keys that attention() (attention.h) names, for the query_rows newest tokens of each
 // sequence that the workspace was planned for.
-//   query: [sequences * query_rows, query_heads, head_dim] bfloat16, output the same shape; row
-//     strides in elements; 16-byte aligned rows
+//   query: [sequences * query_rows, query_heads, head_dim] bfloat16, rotated where the keys are
+//     int8; output the same shape; row strides in elements; 16-byte aligned rows
 //   layer: pages in sm90's order (KvTarget::sm90), on the device
 //   page_table: [sequences][page_table_stride] on the device: page i holds tokens [64 i, 64 i + 64)
 //
-// Rounding beside that of K and V: a query and a softmax weight are each two e4m3 terms (about 8
-// bits), added up in float32 from products that the tensor core adds in 14 bits for 64 keys at
-// most. The result depends on the lengths, the number of blocks and nothing else: not on the pages'
+// soft_cap c > 0: a score s becomes c tanh(s / c). sinks: one more score of each head, whose key
+// has no value. Both are of true scores: where the layer has key means, query_means must be given
+// with them. Static scales of keys enter the scores, those of values the sum of the weights.
+//
+// Rounding beside that of K and V: beside 8-bit values a softmax weight is two e4m3 terms (about 8
+// bits), and so is a query beside e4m3 keys; beside int8 keys it is two int8 terms (16 bits, scores
+// exact from there on); beside bfloat16 values a weight is bfloat16. Products are added up in
+// float32 from turns of 64 or 128 keys, in which the tensor core keeps 14 bits of e4m3 products.
+// The result depends on the lengths, the number of blocks and nothing else: not on the pages'
 // places.
 struct DecodeSm90Args {
   const void* query = nullptr;
@@ -72,7 +93,12 @@ struct DecodeSm90Args {
   std::int64_t query_stride = 0;
   std::int64_t output_stride = 0;
   float softmax_scale = 0;
-  KvLayerView layer;
+  float soft_cap = 0;
+  const float* sinks = nullptr;        // [query_heads] on the device; null: none
+  const float* query_means = nullptr;  // [rows, query_heads] on the device (cache_write_cuda.h)
+  KvLayerView layer;                   // `constants` is not looked at
+  const float* key_scales = nullptr;   // [kv_heads] on the device, where they are static
+  const float* value_scales = nullptr;
   const PageId* page_table = nullptr;
   int page_table_stride = 0;
   // Begins while the kernel before still runs (programmatic dependent launch), and asks for pages

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 #include "ops/attention/decode_sm90.h"
 #include "ops/attention/decode_sm90_kernels.h"
@@ -9,47 +11,86 @@ namespace octet {
 
 namespace {
 
-bool is_dynamic_fp8(const KvSidePolicy& side) {
-  return side.dtype == KvDtype::fp8 && side.scales == KvScales::dynamic;
+// Turns of a warpgroup. Beyond, memory counts and not latency, and equal pieces are the better cut.
+constexpr int whole_pairs_up_to = 8;
+
+using KernelOf = DecodeKernel (*)(int queries);
+
+struct KernelsOfHeadDim {
+  int head_dim;
+  KernelOf fp8;
+  KernelOf int8_keys;
+  KernelOf bfloat16;
+  KernelOf single_level;
+};
+
+constexpr KernelsOfHeadDim all_kernels[] = {
+    {64, decode_kernel_fp8_64, decode_kernel_int8_64, decode_kernel_bfloat16_64,
+     decode_kernel_single_64},
+    {96, decode_kernel_fp8_96, decode_kernel_int8_96, decode_kernel_bfloat16_96, nullptr},
+    {128, decode_kernel_fp8_128, decode_kernel_int8_128, decode_kernel_bfloat16_128,
+     decode_kernel_single_128},
+    {192, decode_kernel_fp8_192, decode_kernel_int8_192, decode_kernel_bfloat16_192, nullptr},
+    {256, decode_kernel_fp8_256, decode_kernel_int8_256, decode_kernel_bfloat16_256,
+     decode_kernel_single_256},
+    {512, decode_kernel_fp8_512, decode_kernel_int8_512, nullptr, nullptr},
+};
+
+KernelOf kernels_of(const DecodeSm90Shape& shape) {
+  const KvDtype key = shape.policy.key.dtype;
+  const KvDtype value = shape.policy.value.dtype;
+  const bool single = shape.accumulation == DecodeAccumulation::single_level;
+  for (const KernelsOfHeadDim& kernels : all_kernels) {
+    if (kernels.head_dim != shape.head_dim) continue;
+    if (single) {
+      return key == KvDtype::fp8 && value == KvDtype::fp8 ? kernels.single_level : nullptr;
+    }
+    if (key == KvDtype::fp8 && value == KvDtype::fp8) return kernels.fp8;
+    if (key == KvDtype::int8 && value == KvDtype::fp8) return kernels.int8_keys;
+    if (key == KvDtype::bfloat16 && value == KvDtype::bfloat16) return kernels.bfloat16;
+  }
+  return nullptr;
 }
 
-bool is_unit_fp8(const KvSidePolicy& side) {
-  return side.dtype == KvDtype::fp8 && side.scales == KvScales::unit;
+int queries_of(const DecodeSm90Shape& shape) {
+  return shape.query_heads / shape.kv_heads * shape.query_rows;
 }
 
 DecodeKernel kernel_of(const DecodeSm90Shape& shape) {
-  if (shape.kv_heads <= 0 || shape.query_heads <= 0 || shape.query_heads % shape.kv_heads != 0) {
-    throw_error(ErrorKind::internal, "decode: {} query heads do not divide among {} KV heads",
-                shape.query_heads, shape.kv_heads);
-  }
-  const bool scaled = is_dynamic_fp8(shape.policy.key) && is_dynamic_fp8(shape.policy.value);
-  const bool unit = is_unit_fp8(shape.policy.key) && is_unit_fp8(shape.policy.value);
-  if (!scaled && !unit) {
-    throw_unsupported(
-        "decode on Hopper: a cache of {} with {} and {} scales; expected fp8 with dynamic "
-        "or unit scales",
-        describe(shape.policy), name_of(shape.policy.key.scales),
-        name_of(shape.policy.value.scales));
-  }
-  const int queries = shape.query_heads / shape.kv_heads * shape.query_rows;
-  DecodeKernel kernel;
-  if (shape.head_dim == 64) kernel = decode_kernel_head_dim_64(queries, scaled);
-  if (shape.head_dim == 128) kernel = decode_kernel_head_dim_128(queries, scaled);
-  if (shape.head_dim == 256) kernel = decode_kernel_head_dim_256(queries, scaled);
-  if (kernel.function == nullptr || shape.query_rows < 1) {
-    throw_unsupported(
-        "decode on Hopper: head_dim {} with {} queries a KV head; expected head_dim 64, "
-        "128 or 256 and at most 8 (query heads of a KV head x query rows)",
-        shape.head_dim, queries);
-  }
-  return kernel;
+  std::string why;
+  if (!DecodeSm90Workspace::supports(shape, &why)) throw_unsupported("{}", why);
+  return kernels_of(shape)(queries_of(shape));
+}
+
+// Heads of the work map: a KV head is several where it has more queries than a kernel takes.
+int chunks_of(const DecodeSm90Shape& shape, const DecodeKernel& kernel) {
+  return (queries_of(shape) + kernel.queries - 1) / kernel.queries;
 }
 
 DecodeTurns turns_of(const DecodeSm90Shape& shape, const DecodeKernel& kernel) {
-  return {kernel.turn_pages, shape.kv_heads, shape.query_rows, shape.window};
+  return {kernel.turn_pages, shape.kv_heads * chunks_of(shape, kernel), shape.query_rows,
+          shape.window};
 }
 
 }  // namespace
+
+bool DecodeSm90Workspace::supports(const DecodeSm90Shape& shape, std::string* why) {
+  if (shape.kv_heads <= 0 || shape.query_heads <= 0 || shape.query_heads % shape.kv_heads != 0 ||
+      shape.query_rows < 1) {
+    throw_error(ErrorKind::internal, "decode: {} query heads over {} KV heads, {} query rows",
+                shape.query_heads, shape.kv_heads, shape.query_rows);
+  }
+  if (kernels_of(shape) != nullptr) return true;
+  if (why != nullptr) {
+    *why = fmt::format(
+        "decode on Hopper: a cache of {} at head_dim {}{}; expected fp8, int8:fp8 or bfloat16 at "
+        "64, 96, 128, 192 or 256 (8-bit also 512; single-level accumulation: fp8 at 64, 128, 256)",
+        describe(shape.policy), shape.head_dim,
+        shape.accumulation == DecodeAccumulation::single_level ? ", single-level accumulation"
+                                                               : "");
+  }
+  return false;
+}
 
 DecodeSm90Workspace::DecodeSm90Workspace(const DecodeSm90Shape& shape, int max_sequences)
     : shape_(shape), max_sequences_(max_sequences) {
@@ -86,7 +127,10 @@ void DecodeSm90Workspace::plan(const std::int32_t* context_lengths, int sequence
   const DecodeKernel kernel = kernel_of(shape_);
   const DecodePlan plan = {reinterpret_cast<DecodePiece*>(pieces_map_.data()),
                            reinterpret_cast<DecodeSharedPairs*>(shared_pairs_.data()),
-                           starts_.data(), blocks_, kernel.warpgroups};
+                           starts_.data(),
+                           blocks_,
+                           kernel.warpgroups,
+                           whole_pairs_up_to};
   launch_decode_plan(turns_of(shape_, kernel), context_lengths, sequences, plan, stream);
 }
 
@@ -101,6 +145,10 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
                 "decode: the layer's pages are not of the workspace's shape in Hopper's order");
   }
   if (workspace.sequences_ == 0) throw_error(ErrorKind::internal, "decode before its plan");
+  if (is_static(group.run.policy.key.scales) != (args.key_scales != nullptr) ||
+      is_static(group.run.policy.value.scales) != (args.value_scales != nullptr)) {
+    throw_error(ErrorKind::internal, "decode: static scales where the layer has none, or none");
+  }
 
   DecodeParameters parameters;
   parameters.query = args.query;
@@ -109,6 +157,13 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.output_stride = args.output_stride;
   parameters.output_float32 = args.output_type == DecodeOutput::float32;
   parameters.scale_log2 = args.softmax_scale * 1.44269504088896341f;
+  parameters.soft_cap_log2 = args.soft_cap * 1.44269504088896341f;
+  parameters.sinks = args.sinks;
+  parameters.query_means = args.query_means;
+  parameters.key_scales = args.key_scales;
+  parameters.value_scales = args.value_scales;
+  parameters.keys_scaled = group.run.policy.key.scales == KvScales::dynamic;
+  parameters.values_scaled = group.run.policy.value.scales == KvScales::dynamic;
   parameters.layer = args.layer.arena + args.layer.layer_offset;
   parameters.slab_bytes = args.layer.slab_bytes;
   parameters.page_bytes = args.layer.page_bytes;
@@ -118,7 +173,11 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.page_table_stride = args.page_table_stride;
   parameters.context_lengths = workspace.context_lengths_;
   parameters.turns = turns_of(shape, kernel);
+  parameters.query_heads = shape.query_heads;
   parameters.group = shape.query_heads / shape.kv_heads;
+  parameters.total_queries = queries_of(shape);
+  parameters.chunks = chunks_of(shape, kernel);
+  parameters.queries = std::min(parameters.total_queries, kernel.queries);
   parameters.work = {reinterpret_cast<const DecodePiece*>(workspace.pieces_map_.data()),
                      reinterpret_cast<const DecodeSharedPairs*>(workspace.shared_pairs_.data())};
   parameters.older_pages_settled = args.overlap;

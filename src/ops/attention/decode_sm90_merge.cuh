@@ -45,9 +45,8 @@ struct PartSum {
 // Where the parts of all blocks are weighed and added up, once the pages are done with.
 template <typename Config>
 struct DecodeMerge {
-  static constexpr int sums = Config::warpgroups < 2 ? 2 : Config::warpgroups;
   float factor[2][Config::queries][max_decode_blocks];
-  float4 output[sums][Config::queries * Config::head_dim / 4];
+  float4 output[2][Config::warpgroups][Config::queries * Config::head_dim / 4];
 };
 
 // The parts of one of the block's two shared pairs: the first block's part is of its last pair, the
@@ -102,15 +101,15 @@ __device__ __forceinline__ void weigh_parts(const SharedPair<Config>& pair, int 
 
 // Adds up the parts of all blocks, of the pairs to which this block was the last to come: each
 // query's maximum and sum by a warp, the outputs by the warpgroups, each every fourth (third, ...)
-// part. Where it is the last of both its pairs, half of the warpgroups take each. The order is the
-// parts', whoever comes last.
+// part. Where it is the last of both its pairs, half of the warpgroups take each. What is added to
+// what does not depend on that, nor on who comes last.
 template <typename Config>
 __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& shared) {
   static_assert(sizeof(DecodeMerge<Config>) <= sizeof(shared.pages));
   auto& merge = *reinterpret_cast<DecodeMerge<Config>*>(shared.pages);
   constexpr int warpgroups = Config::warpgroups;
   constexpr int quads = Config::head_dim / 4;
-  const int queries = p.turns.query_rows * p.group;
+  const int queries = p.queries;
   const int items = queries * quads;
   const bool both = shared.is_last[0] && shared.is_last[1];
   const int group = threadIdx.x / 128;
@@ -118,17 +117,17 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
   constexpr int half = (warpgroups + 1) / 2;
   const bool halved = both && warpgroups > 1;
   int side = shared.is_last[0] && !(halved && group >= half) ? 0 : 1;
-  const int slice = halved && side == 1 ? group - half : group;
-  const int slices = !halved ? warpgroups : side == 0 ? half : warpgroups - half;
+  const int first_slice = halved && side == 1 ? group - half : group;
+  const int slice_step = !halved ? warpgroups : side == 0 ? half : warpgroups - half;
 
   // The first outputs are asked for before what they count for is known: one round trip less.
-  constexpr int batch = 8;
+  constexpr int batch = 6;
   float4 values[batch];
   const auto load = [&](int item, int begin) {
     const SharedPair<Config> pair(p, shared, side);
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      const int block = begin + i * slices;
+      const int block = begin + i * warpgroups;
       values[i] = {0, 0, 0, 0};
       if (block < pair.blocks) {
         values[i] = __ldcg(reinterpret_cast<const float4*>(pair.part(block).output[item / quads]) +
@@ -137,7 +136,7 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
     }
   };
   bool loaded = threadIdx.x % 128 < items && group < warpgroups;
-  if (loaded) load(threadIdx.x % 128, slice);
+  if (loaded) load(threadIdx.x % 128, first_slice);
 
 #pragma unroll 1
   for (int task = threadIdx.x / 32; task < 2 * queries; task += Config::threads / 32) {
@@ -154,20 +153,24 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
     const int blocks = shared.shared_pairs.blocks[side];
 #pragma unroll 1
     for (int item = threadIdx.x % 128; item < items; item += 128) {
-      float4 sum = {0, 0, 0, 0};
 #pragma unroll 1
-      for (int begin = slice; begin < blocks; begin += batch * slices) {
-        if (!loaded) load(item, begin);
-        loaded = false;
+      for (int slice = first_slice; slice < warpgroups; slice += slice_step) {
+        float4 sum = {0, 0, 0, 0};
+#pragma unroll 1
+        for (int begin = slice; begin < blocks; begin += batch * warpgroups) {
+          if (!loaded) load(item, begin);
+          loaded = false;
 #pragma unroll
-        for (int i = 0; i < batch; ++i) {
-          const int block = begin + i * slices;
-          if (block < blocks) {
-            PartSum::add_scaled(values[i], merge.factor[side][item / quads][block], &sum);
+          for (int i = 0; i < batch; ++i) {
+            const int block = begin + i * warpgroups;
+            if (block < blocks) {
+              PartSum::add_scaled(values[i], merge.factor[side][item / quads][block], &sum);
+            }
           }
         }
+        loaded = false;
+        merge.output[side][slice][item] = sum;
       }
-      merge.output[warpgroups == 1 ? side : group][item] = sum;
     }
   }
   __syncthreads();
@@ -175,15 +178,15 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
 #pragma unroll 1
   for (int of_side = 0; of_side < 2; ++of_side) {
     if (!shared.is_last[of_side]) continue;
-    const int begin = warpgroups == 1 ? of_side : halved && of_side == 1 ? half : 0;
-    const int end = warpgroups == 1 ? begin + 1 : halved && of_side == 0 ? half : warpgroups;
     const DecodePartInfo& info = shared.part_info[shared.shared_slot[of_side]];
 #pragma unroll 1
     for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::threads) {
       float sum = 0;
-      for (int i = begin; i < end; ++i)
-        sum += reinterpret_cast<const float*>(merge.output[i])[item];
-      store_output<Config>(p, info.sequence, info.kv_head, item / Config::head_dim,
+#pragma unroll
+      for (int i = 0; i < warpgroups; ++i) {
+        sum += reinterpret_cast<const float*>(merge.output[of_side][i])[item];
+      }
+      store_output<Config>(p, info.sequence, info.head, item / Config::head_dim,
                            item % Config::head_dim, sum);
     }
   }
@@ -196,7 +199,7 @@ template <typename Config>
 __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared, int group) {
   constexpr int slots = 2 * Config::warpgroups;
   constexpr int quads = Config::head_dim / 4;
-  const int items = p.turns.query_rows * p.group * quads;
+  const int items = p.queries * quads;
   std::int32_t pair_start[slots];
 #pragma unroll
   for (int i = 0; i < slots; ++i) pair_start[i] = shared.part_info[i].pair_start;
@@ -240,7 +243,7 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
         const float scale = 1.0f / total.sum;
         const float4 value = {total.output.x * scale, total.output.y * scale,
                               total.output.z * scale, total.output.w * scale};
-        store_output4<Config>(p, info.sequence, info.kv_head, q, 4 * quad, value);
+        store_output4<Config>(p, info.sequence, info.head, q, 4 * quad, value);
       } else {
         __stcg(reinterpret_cast<float4*>(to.output[q]) + quad, total.output);
         if (quad == 0) __stcg(&to.state[q], make_float2(total.maximum, total.sum));

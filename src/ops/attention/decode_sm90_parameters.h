@@ -14,7 +14,14 @@ struct DecodeParameters {
   std::int64_t query_stride;
   std::int64_t output_stride;
   bool output_float32;
-  float scale_log2;  // softmax_scale * log2(e): weights are powers of two
+  float scale_log2;          // softmax_scale * log2(e): weights are powers of two
+  float soft_cap_log2;       // soft cap * log2(e); 0: none
+  const float* sinks;        // [query_heads]; null: none
+  const float* query_means;  // [rows, query_heads]; null: zeros
+  const float* key_scales;   // static scales, [kv_heads]; null: 1
+  const float* value_scales;
+  bool keys_scaled;  // each token has its scale, in the page
+  bool values_scaled;
 
   const std::byte* layer;  // the arena, moved on to this layer's place in a page
   std::size_t slab_bytes;
@@ -27,14 +34,17 @@ struct DecodeParameters {
   const std::int32_t* context_lengths;
 
   DecodeTurns turns;
-  int group;  // query heads of a KV head
+  int query_heads;
+  int group;          // query heads of a KV head
+  int total_queries;  // of a KV head: group x query rows
+  // A head of the work map is a KV head's `queries` queries: all of them, or one of `chunks`
+  // shares.
+  int chunks;
+  int queries;
   DecodeWork work;
   bool older_pages_settled;
   void* parts;  // two a block
   std::uint32_t* arrivals;
 };
-
-inline constexpr int decode_compute_threads = 128;
-inline constexpr int decode_threads = decode_compute_threads + 32;
 
 }  // namespace octet

@@ -65,6 +65,40 @@ __device__ std::int32_t sum_turns(const DecodeTurns& turns, const std::int32_t* 
   return carried;
 }
 
+// The line's turn at which a pair begins, all pairs being numbered as they lie in it.
+__device__ std::int32_t pair_start(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                                   int sequences, const std::int32_t* starts, int pair) {
+  const int sequence = pair / turns.kv_heads;
+  if (sequence >= sequences) return starts[sequences];
+  const int head = pair - sequence * turns.kv_heads;
+  return starts[sequence] + head * turns.turns(context_lengths[sequence]);
+}
+
+// The first of the pairs that a block takes when blocks take whole pairs.
+__device__ int first_pair(int pairs, const DecodePlan& plan, int block) {
+  return static_cast<int>(static_cast<std::int64_t>(pairs) * block / plan.blocks);
+}
+
+// Whether blocks take whole pairs (DecodePlan::whole_pairs_up_to).
+__device__ bool takes_whole_pairs(const DecodeTurns& turns, const std::int32_t* context_lengths,
+                                  int sequences, const DecodePlan& plan, std::int32_t total) {
+  if (plan.whole_pairs_up_to == 0) return false;
+  __shared__ int most;
+  if (threadIdx.x == 0) most = 0;
+  __syncthreads();
+  const int pairs = sequences * turns.kv_heads;
+  for (int block = static_cast<int>(threadIdx.x); block < plan.blocks; block += plan_threads) {
+    const auto start = [&](int of_block) {
+      return pair_start(turns, context_lengths, sequences, plan.starts,
+                        first_pair(pairs, plan, of_block));
+    };
+    atomicMax(&most, (start(block + 1) - start(block) + plan.warpgroups - 1) / plan.warpgroups);
+  }
+  __syncthreads();
+  const int pieces = plan.blocks * plan.warpgroups;
+  return most <= min(plan.whole_pairs_up_to, (total + pieces - 1) / pieces + merge_turns - 1);
+}
+
 // One block.
 __global__ void __launch_bounds__(plan_threads)
     plan_kernel(const DecodeTurns turns, const std::int32_t* context_lengths, int sequences,
@@ -72,8 +106,17 @@ __global__ void __launch_bounds__(plan_threads)
   const std::int32_t total = sum_turns(turns, context_lengths, sequences, plan.starts);
   const int pieces = plan.blocks * plan.warpgroups;
   const int active = min(pieces, total);
+  const bool whole_pairs = takes_whole_pairs(turns, context_lengths, sequences, plan, total);
+  const int pairs = sequences * turns.kv_heads;
   const auto start = [&](int piece) {
-    return piece < active ? piece_start(total, active, piece) : total;
+    if (!whole_pairs) return piece < active ? piece_start(total, active, piece) : total;
+    const int block = piece / plan.warpgroups;
+    const std::int32_t begin =
+        pair_start(turns, context_lengths, sequences, plan.starts, first_pair(pairs, plan, block));
+    if (piece == pieces) return begin;
+    const std::int32_t end = pair_start(turns, context_lengths, sequences, plan.starts,
+                                        first_pair(pairs, plan, block + 1));
+    return begin + (end - begin) * (piece - block * plan.warpgroups) / plan.warpgroups;
   };
   const auto find = [&](std::int32_t turn) {
     return find_turn(turns, context_lengths, sequences, plan.starts, turn);

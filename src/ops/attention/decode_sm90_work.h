@@ -4,7 +4,7 @@
 // order sequence, KV head, turn, are one line that the blocks cut into equal pieces, so that any
 // mix of lengths keeps every block busy to the end. A piece may begin and end inside a pair of
 // sequence and KV head; such a pair is in parts, one a block, which the last block to arrive
-// merges.
+// merges. Short contexts are cut at pairs instead, where that costs few turns (DecodePlan).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace octet {
 // What does not change over a launch and decides how a sequence becomes turns.
 struct DecodeTurns {
   int turn_pages = 1;
-  int kv_heads = 0;
+  int kv_heads = 0;  // several times each where a kernel takes its queries in several shares
   int query_rows = 1;
   int window = 0;
 
@@ -78,7 +78,12 @@ struct DecodePlan {
   std::int32_t* starts;
   int blocks;
   int warpgroups;  // of a block
+  // Where no warpgroup has more turns than this that way, nor many more than with equal pieces,
+  // blocks take whole pairs, and none waits for another's parts. 0: equal pieces always.
+  int whole_pairs_up_to = 0;
 };
+// What a merge of blocks costs, in turns of a short context: 2.4 us to 0.5.
+inline constexpr int merge_turns = 4;
 void launch_decode_plan(const DecodeTurns& turns, const std::int32_t* context_lengths,
                         int sequences, const DecodePlan& plan, cudaStream_t stream);
 

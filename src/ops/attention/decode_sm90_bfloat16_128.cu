@@ -1,0 +1,11 @@
+#include "ops/attention/decode_sm90_pick.cuh"
+
+namespace octet {
+
+// Column blocks, warpgroups, stages and pages of a turn (docs/kernels/decode_sm90.md).
+DecodeKernel decode_kernel_bfloat16_128(int queries) {
+  return smallest_decode_kernel<DecodeConfig<DecodeKeys::bfloat16, 128, 1, 3, 2, 1>,
+                                DecodeConfig<DecodeKeys::bfloat16, 128, 2, 2, 3, 1>>(queries);
+}
+
+}  // namespace octet

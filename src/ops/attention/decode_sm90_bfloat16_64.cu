@@ -1,0 +1,11 @@
+#include "ops/attention/decode_sm90_pick.cuh"
+
+namespace octet {
+
+// Column blocks, warpgroups, stages and pages of a turn (docs/kernels/decode_sm90.md).
+DecodeKernel decode_kernel_bfloat16_64(int queries) {
+  return smallest_decode_kernel<DecodeConfig<DecodeKeys::bfloat16, 64, 1, 4, 3, 1>,
+                                DecodeConfig<DecodeKeys::bfloat16, 64, 2, 3, 4, 1>>(queries);
+}
+
+}  // namespace octet

@@ -1,0 +1,10 @@
+#include "ops/attention/decode_sm90_pick.cuh"
+
+namespace octet {
+
+// Column blocks, warpgroups, stages and pages of a turn (docs/kernels/decode_sm90.md).
+DecodeKernel decode_kernel_fp8_512(int queries) {
+  return smallest_decode_kernel<DecodeConfig<DecodeKeys::e4m3, 512, 2, 1, 3, 1>>(queries);
+}
+
+}  // namespace octet

@@ -1,0 +1,12 @@
+#include "ops/attention/decode_sm90_pick.cuh"
+
+namespace octet {
+
+// Column blocks, warpgroups, stages and pages of a turn (docs/kernels/decode_sm90.md).
+DecodeKernel decode_kernel_int8_64(int queries) {
+  return smallest_decode_kernel<DecodeConfig<DecodeKeys::int8, 64, 1, 4, 3, 2>,
+                                DecodeConfig<DecodeKeys::int8, 64, 2, 4, 3, 2>,
+                                DecodeConfig<DecodeKeys::int8, 64, 4, 4, 5, 1>>(queries);
+}
+
+}  // namespace octet

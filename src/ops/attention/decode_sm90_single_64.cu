@@ -1,0 +1,11 @@
+#include "ops/attention/decode_sm90_pick.cuh"
+
+namespace octet {
+
+// Column blocks, warpgroups, stages and pages of a turn (docs/kernels/decode_sm90.md).
+DecodeKernel decode_kernel_single_64(int queries) {
+  return smallest_decode_kernel<DecodeConfig<DecodeKeys::e4m3, 64, 1, 4, 3, 2, true>,
+                                DecodeConfig<DecodeKeys::e4m3, 64, 2, 4, 3, 2, true>>(queries);
+}
+
+}  // namespace octet
