@@ -30,6 +30,8 @@ MARKERS = {
     for phase in ("decode", "prefill")
 }
 
+INT8_KEYS = ["--kv-cache-dtype", "int8:fp8"]
+BFLOAT16 = ["--kv-cache-dtype", "bfloat16"]
 # head_dim, heads, batch, context, and what else the case needs.
 CASES = [
     (128, "32/8", 8, 20480, []),
@@ -38,10 +40,14 @@ CASES = [
     (128, "32/8", 1, 131072, ["--v-mean", "0.5"]),
     (128, "32/8", 1, 32768, []),
     (128, "32/8", 1, 8192, []),
+    (128, "32/8", 1, 4096, []),
     (128, "32/8", 1, 1024, []),
+    (128, "32/8", 1, 512, []),
     (128, "32/8", 1, 256, []),
+    (128, "32/8", 1, 64, []),
+    (128, "32/8", 1, 1, []),
+    (128, "32/8", 8, 1024, []),
     (128, "32/8", 32, 8192, ["--window", "128"]),
-    (128, "32/8", 8, 20480, ["--kv-cache-scales", "unit"]),
     (64, "64/8", 8, 20480, []),
     (64, "64/8", 32, 8192, []),
     (64, "64/8", 1, 8192, []),
@@ -50,6 +56,47 @@ CASES = [
     (256, "16/4", 32, 8192, []),
     (256, "16/4", 1, 131072, []),
     (256, "16/4", 1, 8192, []),
+    (128, "32/8", 8, 20480, ["--kv-cache-scales", "head"]),
+    (128, "32/8", 8, 20480, ["--kv-cache-scales", "tensor"]),
+    (128, "32/8", 8, 20480, ["--kv-cache-scales", "unit"]),
+    (128, "32/8", 8, 20480, INT8_KEYS),
+    (128, "32/8", 32, 8192, INT8_KEYS),
+    (128, "32/8", 1, 131072, INT8_KEYS),
+    (128, "32/8", 1, 8192, INT8_KEYS),
+    (128, "32/8", 1, 1024, INT8_KEYS),
+    (64, "64/8", 8, 20480, INT8_KEYS),
+    (256, "16/4", 8, 20480, INT8_KEYS),
+    (128, "32/8", 8, 20480, BFLOAT16),
+    (128, "32/8", 32, 8192, BFLOAT16),
+    (128, "32/8", 1, 131072, BFLOAT16),
+    (128, "32/8", 1, 32768, BFLOAT16),
+    (128, "32/8", 1, 8192, BFLOAT16),
+    (128, "32/8", 1, 4096, BFLOAT16),
+    (128, "32/8", 1, 1024, BFLOAT16),
+    (128, "32/8", 1, 512, BFLOAT16),
+    (128, "32/8", 1, 256, BFLOAT16),
+    (128, "32/8", 1, 64, BFLOAT16),
+    (128, "32/8", 1, 1, BFLOAT16),
+    (128, "32/8", 8, 1024, BFLOAT16),
+    (128, "32/8", 32, 8192, ["--window", "128", *BFLOAT16]),
+    (64, "64/8", 8, 20480, BFLOAT16),
+    (64, "64/8", 1, 1024, BFLOAT16),
+    (256, "16/4", 8, 20480, BFLOAT16),
+    (256, "16/4", 1, 8192, BFLOAT16),
+    (128, "32/2", 8, 20480, []),
+    (128, "32/8", 8, 20480, ["--query-rows", "2"]),
+    (128, "32/8", 8, 20480, ["--query-rows", "4"]),
+    (128, "32/8", 8, 20480, ["--query-rows", "8"]),
+    (64, "64/8", 32, 8192, ["--window", "128", "--sink"]),
+    (64, "64/8", 8, 20480, ["--sink"]),
+    (256, "16/4", 8, 20480, ["--soft-cap", "50"]),
+    (96, "32/8", 8, 20480, []),
+    (192, "16/4", 8, 20480, []),
+    (512, "8/2", 8, 20480, []),
+    (128, "32/8", 8, 20480, ["--attention-accumulation", "single-level"]),
+    (128, "32/8", 1, 131072, ["--attention-accumulation", "single-level", "--v-mean", "0.5"]),
+    (128, "8/8", 8, 131072, ["--attention-accumulation", "single-level", "--v-mean", "0.5"]),
+    (128, "8/8", 8, 131072, ["--v-mean", "0.5"]),
 ]
 
 PREFILL_CASES = [
@@ -77,7 +124,9 @@ def run_cases(arguments):
         command = [arguments.octet, "bench", "attention", "--phase", arguments.phase, "--json",
                    "--check",
                    "--head-dim", str(head_dim), "--heads", heads, "--batch", str(batch),
-                   "--context", str(context), "--kv-cache-dtype", "fp8", *more]
+                   "--context", str(context), *more]
+        if "--kv-cache-dtype" not in more:
+            command += ["--kv-cache-dtype", "fp8"]
         if arguments.no_overlap:
             command.append("--no-overlap")
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -94,13 +143,22 @@ def run_cases(arguments):
 
 def row_of_decode(report):
     case = f"{report['batch']} x {report['context']}"
+    if report["query_rows"] > 1:
+        case += f", {report['query_rows']} query rows"
     if report["window"]:
         case += f", window {report['window']}"
     if report["value_mean"]:
         case += f", V mean {report['value_mean']:g}"
+    if report.get("sink"):
+        case += ", sinks"
+    if report.get("soft_cap"):
+        case += f", soft cap {report['soft_cap']:g}"
+    if report.get("attention_accumulation") == "single-level":
+        case += ", single-level"
     cells = [
         f"{report['head_dim']}, {report['query_heads']}/{report['kv_heads']}",
         case,
+        report["kv_cache_dtype"],
         report["kv_cache_scales"],
         f"{report['us']:.1f}",
         f"{report['tb_per_s']:.2f}",
@@ -133,9 +191,9 @@ def row_of_prefill(report):
 
 
 HEADS = {
-    "decode": ["| head_dim, heads | batch x context | scales | us | TB/s | of the read rate | error "
-               "| error, bfloat16 output |",
-               "|---|---|---|---|---|---|---|---|"],
+    "decode": ["| head_dim, heads | batch x context | cache | scales | us | TB/s | of the read rate "
+               "| error | error, bfloat16 output |",
+               "|---|---|---|---|---|---|---|---|---|"],
     "prefill": ["| head_dim, heads | batch x rows | scales | ms | TFLOPS | of the multiply rate "
                 "| error | emulated |",
                 "|---|---|---|---|---|---|---|---|"],

@@ -15,10 +15,14 @@ struct AttentionDecodeBench {
   int batch = 1;
   int context = 1024;  // keys of every sequence, the query rows' own included
   int query_rows = 1;
-  int window = 0;         // 0: all keys
-  double value_mean = 0;  // added to values of N(0, 1)
-  bool overlap = true;    // launches overlap as those of a step do (DecodeSm90Args)
+  int window = 0;             // 0: all keys
+  double value_mean = 0;      // added to values of N(0, 1)
+  bool sinks = false;         // each head has one more score, of N(2, 1), whose key has no value
+  double soft_cap = 0;        // 0: none
+  bool single_level = false;  // DecodeAccumulation
+  bool overlap = true;        // launches overlap as those of a step do (DecodeSm90Args)
   bool check = false;
+  // scales: dynamic, unit, tensor or head
   KvPolicyOptions cache{.dtype = "fp8", .scales = "dynamic"};
 };
 

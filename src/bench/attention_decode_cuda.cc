@@ -35,24 +35,34 @@ int visible_keys(const AttentionDecodeBench& bench) {
 class Problem {
  public:
   Problem(const AttentionDecodeBench& bench, const KvLayerPolicy& policy,
-          const CudaDeviceInfo& device)
+          const KvLayerConstants& constants, const CudaDeviceInfo& device)
       : bench_(bench),
         policy_(policy),
+        constants_(constants),
         rotations_(rotations_for(bytes_read(), device.l2_bytes)),
         cache_({policy,
                 {bench.kv_heads, bench.head_dim, bench.window},
                 bench.batch * rotations_,
                 bench.context,
-                static_cast<float>(bench.value_mean)}),
-        workspace_({bench.head_dim, bench.query_heads, bench.kv_heads, bench.query_rows,
-                    bench.window, policy},
-                   bench.batch),
+                static_cast<float>(bench.value_mean),
+                constants}),
+        workspace_(
+            {bench.head_dim, bench.query_heads, bench.kv_heads, bench.query_rows, bench.window,
+             policy,
+             bench.single_level ? DecodeAccumulation::single_level : DecodeAccumulation::two_level},
+            bench.batch),
         lengths_(std::vector<std::int32_t>(static_cast<std::size_t>(bench.batch), bench.context)) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal(0.0f, 1.0f);
     host_query_.resize(static_cast<std::size_t>(rows()) * row_elements());
     for (std::uint16_t& x : host_query_) x = float_to_bfloat16(normal(random));
     query_ = DeviceArray<std::uint16_t>(host_query_);
+    if (bench.sinks) {
+      for (int head = 0; head < bench.query_heads; ++head) {
+        host_sinks_.push_back(2.0f + normal(random));
+      }
+      sinks_ = DeviceArray<float>(host_sinks_);
+    }
     output_ = DeviceArray<std::uint16_t>(host_query_.size());
     float_output_ = DeviceArray<float>(host_query_.size());
   }
@@ -79,7 +89,11 @@ class Problem {
     args.query_stride = row_elements();
     args.output_stride = row_elements();
     args.softmax_scale = softmax_scale();
+    args.soft_cap = static_cast<float>(bench_.soft_cap);
+    args.sinks = bench_.sinks ? sinks_.data() : nullptr;
     args.layer = cache_.layer();
+    args.key_scales = cache_.key_scales();
+    args.value_scales = cache_.value_scales();
     args.page_table = cache_.table() + static_cast<std::int64_t>(rotation) * bench_.batch *
                                            cache_.pages_per_sequence();
     args.page_table_stride = cache_.pages_per_sequence();
@@ -110,19 +124,35 @@ class Problem {
 
   AttentionDecodeBench bench_;
   KvLayerPolicy policy_;
+  KvLayerConstants constants_;
   int rotations_;
   RandomCache cache_;
   DecodeSm90Workspace workspace_;
   DeviceArray<std::int32_t> lengths_;
   std::vector<std::uint16_t> host_query_;
+  std::vector<float> host_sinks_;
+  DeviceArray<float> sinks_;
   DeviceArray<std::uint16_t> query_;
   DeviceArray<std::uint16_t> output_;
   DeviceArray<float> float_output_;
 };
 
-double side_scale(const KvSidePolicy& side, const std::byte* scales, int token) {
+double side_scale(const KvSidePolicy& side, const std::vector<float>& of_heads, int kv_head,
+                  const std::byte* scales, int token) {
+  if (is_static(side.scales)) return of_heads[static_cast<std::size_t>(kv_head)];
   if (side.scales != KvScales::dynamic) return 1.0;
   return bfloat16_to_float(reinterpret_cast<const std::uint16_t*>(scales)[token]);
+}
+
+double stored_element(KvDtype dtype, const std::byte* bytes) {
+  switch (dtype) {
+    case KvDtype::fp8:
+      return float8_e4m3_to_float(static_cast<std::uint8_t>(*bytes));
+    case KvDtype::int8:
+      return static_cast<std::int8_t>(*bytes);
+    default:
+      return bfloat16_to_float(*reinterpret_cast<const std::uint16_t*>(bytes));
+  }
 }
 
 // All query rows and heads of one KV head of one sequence.
@@ -143,10 +173,11 @@ void Problem::attend(int rotation, int sequence, int kv_head, std::vector<double
            static_cast<std::size_t>(head_dim);
   };
   std::vector<double> element(head_dim);
-  const auto load = [&](const std::byte* bytes, KvOrder order, double scale, int token) {
+  const auto load = [&](const std::byte* bytes, KvDtype dtype, KvOrder order, double scale,
+                        int token) {
     for (int i = 0; i < head_dim; ++i) {
-      const std::size_t at = element_offset(order, 1, head_dim, token, i);
-      element[i] = scale * float8_e4m3_to_float(static_cast<std::uint8_t>(bytes[at]));
+      const std::size_t at = element_offset(order, bytes_of(dtype), head_dim, token, i);
+      element[i] = scale * stored_element(dtype, bytes + at);
     }
   };
   const auto sees = [&](int q, int key) {
@@ -157,26 +188,38 @@ void Problem::attend(int rotation, int sequence, int kv_head, std::vector<double
   for (int key = first; key < bench_.context; ++key) {
     const std::byte* bytes = cache_.host_run(table[key / page_tokens], kv_head);
     const int token = key % page_tokens;
-    load(bytes, run.key_order, side_scale(policy_.key, bytes + run.key_scale_offset, token), token);
+    load(bytes, policy_.key.dtype, run.key_order,
+         side_scale(policy_.key, constants_.key_scales, kv_head, bytes + run.key_scale_offset,
+                    token),
+         token);
     for (int q = 0; q < queries; ++q) {
       if (!sees(q, key)) continue;
       double score = 0;
       for (int i = 0; i < head_dim; ++i) {
         score += element[i] * bfloat16_to_float(host_query_[place(q) + i]);
       }
-      scores[q][key] = score * softmax_scale();
+      score *= softmax_scale();
+      if (bench_.soft_cap > 0) score = bench_.soft_cap * std::tanh(score / bench_.soft_cap);
+      scores[q][key] = score;
     }
   }
   std::vector<double> highest(queries);
   std::vector<double> sums(queries, 0.0);
   for (int q = 0; q < queries; ++q) {
     highest[q] = *std::max_element(scores[q].begin(), scores[q].end());
+    if (bench_.sinks) {
+      const double sink = host_sinks_[static_cast<std::size_t>(kv_head * group + q % group)];
+      highest[q] = std::max(highest[q], sink);
+      sums[q] = std::exp(sink - highest[q]);
+    }
   }
   for (int key = first; key < bench_.context; ++key) {
     const std::byte* bytes = cache_.host_run(table[key / page_tokens], kv_head);
     const int token = key % page_tokens;
-    load(bytes + run.value_offset, run.value_order,
-         side_scale(policy_.value, bytes + run.value_scale_offset, token), token);
+    load(bytes + run.value_offset, policy_.value.dtype, run.value_order,
+         side_scale(policy_.value, constants_.value_scales, kv_head, bytes + run.value_scale_offset,
+                    token),
+         token);
     for (int q = 0; q < queries; ++q) {
       const double weight = std::exp(scores[q][key] - highest[q]);
       sums[q] += weight;
@@ -211,12 +254,33 @@ double relative_error(const std::vector<float>& output, const std::vector<double
   return std::sqrt(difference / norm);
 }
 
+// The flags' policy; with scales of a tensor or of heads, numbers near what calibration would find
+// for N(0, 1).
+KvPolicy policy_of(const AttentionDecodeBench& bench) {
+  const bool of_tensor = bench.cache.scales == "tensor";
+  if (!of_tensor && bench.cache.scales != "head") return make_kv_policy(bench.cache, 1);
+  KvPolicyOptions options = bench.cache;
+  options.scales = "unit";
+  KvPolicy policy = make_kv_policy(options, 1);
+  const auto make_static = [&](KvSidePolicy& side, std::vector<float>& scales, float scale) {
+    if (side.scales != KvScales::unit) return;
+    side.scales = of_tensor ? KvScales::tensor : KvScales::head;
+    for (int head = 0; head < bench.kv_heads; ++head) {
+      scales.push_back(of_tensor ? scale : scale * (1.0f + 0.1f * static_cast<float>(head)));
+    }
+  };
+  make_static(policy.layers[0].key, policy.constants[0].key_scales, 6.0f / 448.0f);
+  make_static(policy.layers[0].value, policy.constants[0].value_scales, 7.0f / 448.0f);
+  policy.scales_name = bench.cache.scales;
+  return policy;
+}
+
 }  // namespace
 
 AttentionDecodeReport bench_attention_decode(const AttentionDecodeBench& bench) {
-  const KvPolicy policy = make_kv_policy(bench.cache, 1);
+  const KvPolicy policy = policy_of(bench);
   const CudaDeviceInfo device = cuda_device_info();
-  Problem problem(bench, policy.layers[0], device);
+  Problem problem(bench, policy.layers[0], policy.constants[0], device);
   AttentionDecodeReport report;
   report.device = device.name;
   report.cache = describe(policy.layers[0]);

@@ -2,6 +2,7 @@
 #include <numeric>
 #include <random>
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 #include "bench/random_cache_fill.h"
@@ -29,6 +30,22 @@ __device__ float random_normal(std::uint64_t i) {
   return sqrtf(-2.0f * logf(u)) * cospif(2.0f * v);
 }
 
+// A number's element in the cache, of one or two bytes. Past the context it is NaN, where the
+// format has one.
+__device__ std::uint32_t stored(KvDtype dtype, float x, bool past_end) {
+  switch (dtype) {
+    case KvDtype::fp8:
+      return past_end ? 0x7F : ptx::to_e4m3x2(x, 0) & 0xFF;
+    case KvDtype::int8:
+      return past_end ? 0x80
+                      : static_cast<std::uint32_t>(
+                            __float2int_rn(fminf(fmaxf(x, -127.0f), 127.0f)) & 0xFF);
+    default:
+      return past_end ? 0x7FFF
+                      : static_cast<std::uint32_t>(__bfloat16_as_ushort(__float2bfloat16(x)));
+  }
+}
+
 // One warp writes one token of one side: blockIdx.x is (logical page, KV head), each warp strides
 // over the page's tokens and both sides.
 __global__ void fill_kernel(const FillParameters p) {
@@ -45,6 +62,7 @@ __global__ void fill_kernel(const FillParameters p) {
     const int token = item % page_tokens;
     const bool past_end = first_token + token >= p.context;
     const std::uint64_t seed = ((logical * p.kv_heads + head) * 2 * page_tokens + item) * 512;
+    const KvSidePolicy& side = is_value ? p.value : p.key;
     float largest = 0;
     for (int i = lane; i < p.head_dim; i += 32) {
       largest = fmaxf(largest, fabsf(random_normal(seed + i) + (is_value ? p.value_mean : 0)));
@@ -53,9 +71,11 @@ __global__ void fill_kernel(const FillParameters p) {
       largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     }
     float scale = 1;
-    if (p.dynamic) {
+    if (is_static(side.scales)) scale = (is_value ? p.value_scales : p.key_scales)[head];
+    if (side.scales == KvScales::dynamic) {
+      const float largest_code = side.dtype == KvDtype::int8 ? 127.0f : 448.0f;
       const auto bits =
-          static_cast<std::uint16_t>((__float_as_uint(largest / 448.0f) + 0xFFFFu) >> 16);
+          static_cast<std::uint16_t>((__float_as_uint(largest / largest_code) + 0xFFFFu) >> 16);
       scale = __uint_as_float(static_cast<unsigned>(bits) << 16);
       if (lane == 0) {
         const std::size_t offset = is_value ? p.value_scale_offset : p.key_scale_offset;
@@ -64,11 +84,13 @@ __global__ void fill_kernel(const FillParameters p) {
     }
     for (int i = lane; i < p.head_dim; i += 32) {
       const float x = random_normal(seed + i) + (is_value ? p.value_mean : 0);
-      const std::uint32_t code = past_end ? 0x7F : ptx::to_e4m3x2(x / scale, 0);
+      const std::uint32_t code = stored(side.dtype, x / scale, past_end);
+      const std::size_t bytes = bytes_of(side.dtype);
       const std::size_t offset =
-          is_value ? p.value_offset + element_offset(p.value_order, 1, p.head_dim, token, i)
-                   : element_offset(p.key_order, 1, p.head_dim, token, i);
+          is_value ? p.value_offset + element_offset(p.value_order, bytes, p.head_dim, token, i)
+                   : element_offset(p.key_order, bytes, p.head_dim, token, i);
       run[offset] = static_cast<std::byte>(code & 0xFF);
+      if (bytes == 2) run[offset + 1] = static_cast<std::byte>(code >> 8);
     }
   }
 }

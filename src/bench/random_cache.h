@@ -16,13 +16,15 @@ struct RandomCacheShape {
   int sequences = 0;  // all of the same length
   int context = 0;
   float value_mean = 0;
+  KvLayerConstants constants = {};  // static scales, where the policy has them
 };
 
-// e4m3 keys and values of N(0, 1) with the policy's scales, in Hopper's order, in shuffled pages.
-// Keys past the context are NaN codes with NaN scales.
+// Keys and values of N(0, 1) with the policy's scales, in Hopper's order, in shuffled pages. (int8
+// keys are taken as rotated already, which changes no distribution.) Keys past the context are NaN
+// codes with NaN scales.
 class RandomCache {
  public:
-  // Throws Error{unsupported} for formats other than e4m3.
+  // Throws Error{unsupported} for formats other than e4m3, int8 and bfloat16.
   explicit RandomCache(const RandomCacheShape& shape);
 
   KvLayerView layer() const;  // device pointers
@@ -31,11 +33,17 @@ class RandomCache {
   std::size_t bytes() const { return arena_.bytes(); }
   // [sequences][pages_per_sequence], on the device and here.
   const PageId* table() const { return table_.data(); }
+  // Static scales on the device, [kv_heads]; null where the policy has none.
+  const float* key_scales() const { return scales_or_null(key_scales_); }
+  const float* value_scales() const { return scales_or_null(value_scales_); }
   const std::vector<PageId>& host_table() const { return host_table_; }
   // The run of a page and KV head, copied from the device's arena once and then kept.
   const std::byte* host_run(PageId page, int kv_head);
 
  private:
+  static const float* scales_or_null(const DeviceArray<float>& scales) {
+    return scales.bytes() == 0 ? nullptr : scales.data();
+  }
   RandomCacheShape shape_;
   KvGroup group_;
   int pages_per_sequence_ = 0;
@@ -44,6 +52,8 @@ class RandomCache {
   std::vector<std::byte> host_arena_;
   std::vector<PageId> host_table_;
   DeviceArray<PageId> table_;
+  DeviceArray<float> key_scales_;
+  DeviceArray<float> value_scales_;
 };
 
 }  // namespace octet

@@ -9,8 +9,17 @@
 namespace octet {
 
 RandomCache::RandomCache(const RandomCacheShape& shape) : shape_(shape) {
-  if (shape.policy.key.dtype != KvDtype::fp8 || shape.policy.value.dtype != KvDtype::fp8) {
-    throw_unsupported("bench attention: a cache of {}; expected fp8", describe(shape.policy));
+  for (const KvSidePolicy& side : {shape.policy.key, shape.policy.value}) {
+    if (side.dtype == KvDtype::float32 || side.dtype == KvDtype::float16) {
+      throw_unsupported("bench attention: a cache of {}; expected fp8, int8 or bfloat16",
+                        describe(shape.policy));
+    }
+  }
+  if (!shape.constants.key_scales.empty()) {
+    key_scales_ = DeviceArray<float>(shape.constants.key_scales);
+  }
+  if (!shape.constants.value_scales.empty()) {
+    value_scales_ = DeviceArray<float>(shape.constants.value_scales);
   }
   group_.geometry = shape.geometry;
   group_.run = make_run_layout(shape.policy, shape.geometry.head_dim, KvTarget::sm90);
@@ -27,20 +36,12 @@ RandomCache::RandomCache(const RandomCacheShape& shape) : shape_(shape) {
   table_ = DeviceArray<PageId>(host_table_);
 
   const KvRunLayout& run = group_.run;
-  const FillParameters parameters = {arena_.data(),
-                                     table_.data(),
-                                     run.bytes,
-                                     run.value_offset,
-                                     run.key_scale_offset,
-                                     run.value_scale_offset,
-                                     run.key_order,
-                                     run.value_order,
-                                     shape.policy.key.scales == KvScales::dynamic,
-                                     shape.geometry.head_dim,
-                                     shape.geometry.kv_heads,
-                                     pages_per_sequence_,
-                                     shape.context,
-                                     shape.value_mean};
+  const FillParameters parameters = {
+      arena_.data(),           table_.data(),           run.bytes,           run.value_offset,
+      run.key_scale_offset,    run.value_scale_offset,  run.key_order,       run.value_order,
+      shape.policy.key,        shape.policy.value,      key_scales(),        value_scales(),
+      shape.geometry.head_dim, shape.geometry.kv_heads, pages_per_sequence_, shape.context,
+      shape.value_mean};
   launch_random_cache_fill(parameters, pages_, nullptr);
   check_cuda(cudaDeviceSynchronize(), "filling the cache");
 }

@@ -18,7 +18,10 @@ struct FillParameters {
   std::size_t value_scale_offset;
   KvOrder key_order;
   KvOrder value_order;
-  bool dynamic;
+  KvSidePolicy key;
+  KvSidePolicy value;
+  const float* key_scales;  // [kv_heads], of static scales
+  const float* value_scales;
   int head_dim;
   int kv_heads;
   int pages_per_sequence;

@@ -24,6 +24,7 @@ struct AttentionFlags {
   std::string heads = "32/8";
   AttentionDecodeBench bench;
   int chunk = 0;  // of a prefill; 0: the whole context
+  std::string accumulation = "two-level";
   bool json = false;
 };
 
@@ -52,6 +53,9 @@ Json as_json(const AttentionDecodeBench& bench, const AttentionDecodeReport& rep
   object["query_rows"] = bench.query_rows;
   object["window"] = bench.window;
   object["value_mean"] = bench.value_mean;
+  object["sink"] = bench.sinks;
+  object["soft_cap"] = bench.soft_cap;
+  object["attention_accumulation"] = bench.single_level ? "single-level" : "two-level";
   object["kv_cache_dtype"] = report.cache;
   object["kv_cache_scales"] = report.scales;
   object["overlap"] = bench.overlap;
@@ -184,10 +188,13 @@ void run_attention(const CLI::App& command, const AttentionFlags& flags) {
   parse_heads(flags.heads, &bench);
   if (flags.phase == "decode") {
     refuse_flag(command, "--chunk", flags.phase);
+    bench.single_level = flags.accumulation == "single-level";
     run_decode(bench, flags.json);
   } else if (flags.phase == "prefill") {
     refuse_flag(command, "--query-rows", flags.phase);
-    refuse_flag(command, "--no-overlap", flags.phase);
+    for (const char* flag : {"--no-overlap", "--sink", "--soft-cap", "--attention-accumulation"}) {
+      refuse_flag(command, flag, flags.phase);
+    }
     run_prefill(bench, flags.chunk, flags.json);
   } else {
     throw_unsupported("--phase {}: expected decode or prefill", flags.phase);
@@ -229,9 +236,20 @@ void add_bench(CLI::App& program, CommandAction* run) {
   command->add_option("--v-mean", options.value_mean, "Mean of the values, whose deviation is 1")
       ->capture_default_str();
   command
-      ->add_option("--kv-cache-dtype", options.cache.dtype, "Cache format, K[:V]: fp8 (= fp8_e4m3)")
+      ->add_option("--kv-cache-dtype", options.cache.dtype,
+                   "Cache format, K[:V]: fp8 (= fp8_e4m3); decode also int8:fp8 and bfloat16")
       ->capture_default_str();
-  command->add_option("--kv-cache-scales", options.cache.scales, "Scales: dynamic or unit")
+  command
+      ->add_option("--kv-cache-scales", options.cache.scales,
+                   "Scales: dynamic or unit; decode also tensor or head, static numbers")
+      ->capture_default_str();
+  command->add_flag("--sink", options.sinks, "Give each head an attention sink");
+  command->add_option("--soft-cap", options.soft_cap, "Soft cap of the scores (default: none)")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--attention-accumulation", flags->accumulation,
+                   "How the tensor core's sums are kept: two-level or single-level")
+      ->check(CLI::IsMember({"two-level", "single-level"}))
       ->capture_default_str();
   command->add_flag("!--no-overlap", options.overlap,
                     "Let no launch begin before the one ahead has ended");

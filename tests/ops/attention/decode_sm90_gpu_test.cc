@@ -11,9 +11,11 @@
 
 #include "core/bfloat16.h"
 #include "core/error.h"
+#include "core/float8_e4m3.h"
 #include "kv/convert.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/decode_sm90.h"
+#include "ops/quantize/hadamard.h"
 #include "support/paged_cache.h"
 
 namespace octet {
@@ -25,9 +27,12 @@ struct Problem {
   int kv_heads = 2;
   int query_rows = 1;
   int window = 0;
+  std::string dtype = "fp8";
   std::string scales = "dynamic";
   std::vector<std::int64_t> lengths = {};
   float value_mean = 0;
+  KvLayerConstants constants = {};
+  DecodeAccumulation accumulation = DecodeAccumulation::two_level;
   unsigned seed = 1;
 };
 
@@ -40,8 +45,9 @@ class DecodeSm90 : public ::testing::Test {
     shape.kv_heads = problem.kv_heads;
     shape.head_dim = problem.head_dim;
     shape.window = problem.window;
-    shape.dtype = "fp8";
+    shape.dtype = problem.dtype;
     shape.scales = problem.scales;
+    shape.constants = problem.constants;
     cache_ = std::make_unique<PagedCache>(shape, problem.lengths);
     policy_ = cache_->layer().group->run.policy;
 
@@ -58,11 +64,22 @@ class DecodeSm90 : public ::testing::Test {
     for (float& x : value) x += problem.value_mean;
     OpContext context;
     context.pool = &pool_;
-    cache_->write(context, random_floats(static_cast<std::size_t>(tokens) * width, problem.seed),
-                  value, all);
+    key_ = random_floats(static_cast<std::size_t>(tokens) * width, problem.seed);
+    cache_->write(context, key_, value, all);
+    value_ = value;
 
-    query_ = random_floats(rows() * row_elements(), problem.seed + 2);
-    for (float& x : query_) x = round_to_bfloat16(x);
+    stored_query_ = random_floats(rows() * row_elements(), problem.seed + 2);
+    for (float& x : stored_query_) x = round_to_bfloat16(x);
+    // The kernel's query is rotated where keys are; the rotation is its own inverse.
+    query_ = stored_query_;
+    if (policy_.rotates_keys()) {
+      for (std::size_t at = 0; at < query_.size();
+           at += static_cast<std::size_t>(problem.head_dim)) {
+        hadamard_rotate(query_.data() + at, problem.head_dim);
+      }
+    }
+    key_scales_ = DeviceArray<float>(problem.constants.key_scales);
+    value_scales_ = DeviceArray<float>(problem.constants.value_scales);
     upload(0);
   }
 
@@ -112,14 +129,15 @@ class DecodeSm90 : public ::testing::Test {
   }
 
   DecodeSm90Shape shape() const {
-    return {problem_.head_dim,   problem_.query_heads, problem_.kv_heads,
-            problem_.query_rows, problem_.window,      policy_};
+    return {problem_.head_dim,    problem_.query_heads, problem_.kv_heads,
+            problem_.query_rows,  problem_.window,      policy_,
+            problem_.accumulation};
   }
 
   std::vector<float> run(DecodeSm90Workspace& workspace,
                          DecodeOutput type = DecodeOutput::float32) {
     std::vector<std::uint16_t> query;
-    for (const float x : query_) query.push_back(float_to_bfloat16(x));
+    for (const float x : stored_query_) query.push_back(float_to_bfloat16(x));
     std::vector<std::int32_t> lengths;
     for (const std::int64_t length : problem_.lengths) {
       lengths.push_back(static_cast<std::int32_t>(length));
@@ -128,7 +146,9 @@ class DecodeSm90 : public ::testing::Test {
     const DeviceArray<std::int32_t> device_lengths(lengths);
     DeviceArray<std::uint32_t> output(query.size());
     output.fill_bytes(0xFF);
-    DecodeSm90Args args;
+    DecodeSm90Args args = scores_;
+    args.key_scales = problem_.constants.key_scales.empty() ? nullptr : key_scales_.data();
+    args.value_scales = problem_.constants.value_scales.empty() ? nullptr : value_scales_.data();
     args.query = device_query.data();
     args.output = output.data();
     args.output_type = type;
@@ -160,6 +180,7 @@ class DecodeSm90 : public ::testing::Test {
   std::vector<double> reference() const {
     std::vector<SequenceRows> newest;
     for (std::size_t i = 0; i < problem_.lengths.size(); ++i) {
+      if (problem_.lengths[i] == 0) continue;
       const auto first = static_cast<std::int32_t>(problem_.lengths[i]) - problem_.query_rows;
       newest.push_back(cache_->rows(i, static_cast<std::int32_t>(i) * problem_.query_rows,
                                     problem_.query_rows, first));
@@ -171,14 +192,16 @@ class DecodeSm90 : public ::testing::Test {
     args.softmax_scale = softmax_scale();
     args.layer = cache_->layer();
     args.sequences = newest;
-    std::vector<double> output(query_.size());
+    // Of a padded sequence nothing is written.
+    std::vector<double> output(query_.size(), std::numeric_limits<double>::quiet_NaN());
     attention_reference(args, output.data());
     return output;
   }
 
   float softmax_scale() const { return 1.0f / std::sqrt(static_cast<float>(problem_.head_dim)); }
 
-  // Norm of the difference over norm of the reference, the worst over all (row, head).
+  // Norm of the difference over norm of the reference, the worst over all (row, head). Where
+  // nothing is wanted, the output must still be as it was before: NaN.
   double worst_error(const std::vector<float>& got, const std::vector<double>& wanted) const {
     const auto width = static_cast<std::size_t>(problem_.head_dim);
     double worst = 0;
@@ -186,10 +209,11 @@ class DecodeSm90 : public ::testing::Test {
       double difference = 0;
       double norm = 0;
       for (std::size_t i = begin; i < begin + width; ++i) {
+        if (std::isnan(wanted[i]) && std::isnan(got[i])) continue;
         difference += (got[i] - wanted[i]) * (got[i] - wanted[i]);
         norm += wanted[i] * wanted[i];
       }
-      const double error = std::sqrt(difference / norm);
+      const double error = difference == 0 ? 0.0 : std::sqrt(difference / norm);
       if (!(error <= worst)) worst = error;  // a NaN stays
       if (std::isnan(worst)) return worst;
     }
@@ -200,9 +224,10 @@ class DecodeSm90 : public ::testing::Test {
     make(problem);
     DecodeSm90Workspace workspace(shape(), static_cast<int>(problem.lengths.size()));
     const double error = worst_error(run(workspace), reference());
-    EXPECT_LE(error, bound) << "head_dim " << problem.head_dim << ", " << problem.query_heads << "/"
-                            << problem.kv_heads << " heads, " << problem.query_rows
-                            << " rows, window " << problem.window << ", " << problem.scales;
+    EXPECT_LE(error, bound) << problem.dtype << ", head_dim " << problem.head_dim << ", "
+                            << problem.query_heads << "/" << problem.kv_heads << " heads, "
+                            << problem.query_rows << " rows, window " << problem.window << ", "
+                            << problem.scales;
     RecordProperty("error", std::to_string(error));
     std::printf("[    error ] %.2e of at most %.2e\n", error, bound);
   }
@@ -212,7 +237,13 @@ class DecodeSm90 : public ::testing::Test {
   KvLayerPolicy policy_;
   std::unique_ptr<PagedCache> cache_;
   KvGroup sm90_group_;
-  std::vector<float> query_;
+  std::vector<float> key_;
+  std::vector<float> value_;
+  std::vector<float> query_;         // as attention() takes it
+  std::vector<float> stored_query_;  // as the kernel does
+  DecodeSm90Args scores_;            // soft cap, sinks and means of a problem that has them
+  DeviceArray<float> key_scales_;
+  DeviceArray<float> value_scales_;
   int stride_ = 0;
   bool overlap_ = false;
   DeviceArray<std::byte> arena_;
@@ -222,20 +253,43 @@ class DecodeSm90 : public ::testing::Test {
 // One head's error over few keys is that of its two-term query and weights, 2^-9 each at most.
 constexpr double bound = 3e-3;
 
+struct Format {
+  std::string dtype;
+  std::vector<int> head_dims;
+};
+const std::vector<Format> formats = {{"fp8", {64, 96, 128, 192, 256, 512}},
+                                     {"int8:fp8", {64, 96, 128, 192, 256, 512}},
+                                     {"bfloat16", {64, 96, 128, 192, 256}}};
+std::string scales_of(const Format& format) {
+  return format.dtype == "bfloat16" ? "auto" : "dynamic";
+}
+
 TEST_F(DecodeSm90, MixedLengthsInOneBatch) {
-  for (const int head_dim : {64, 128, 256}) {
-    expect_close({.head_dim = head_dim, .lengths = {1, 63, 64, 65, 127, 4096, 131072}}, bound);
+  expect_close({.lengths = {1, 63, 64, 65, 127, 4096, 131072}}, bound);
+  for (const Format& format : formats) {
+    for (const int head_dim : format.head_dims) {
+      expect_close({.head_dim = head_dim,
+                    .dtype = format.dtype,
+                    .scales = scales_of(format),
+                    .lengths = {1, 63, 64, 65, 0, 127, 4096, 0, 12000, 0}},
+                   bound);
+    }
   }
 }
 
 TEST_F(DecodeSm90, EveryGroupSize) {
-  for (const int head_dim : {64, 128, 256}) {
-    for (const int group : {1, 2, 3, 4, 5, 7, 8}) {
-      expect_close({.head_dim = head_dim,
-                    .query_heads = 3 * group,
-                    .kv_heads = 3,
-                    .lengths = {1, 200, 64, 1000}},
-                   bound);
+  for (const Format& format : formats) {
+    for (const int head_dim : format.head_dims) {
+      // Above 16 queries (8 at head_dim 512) they are taken in shares.
+      for (const int group : {1, 2, 3, 4, 5, 7, 8, 16, 21}) {
+        expect_close({.head_dim = head_dim,
+                      .query_heads = 3 * group,
+                      .kv_heads = 3,
+                      .dtype = format.dtype,
+                      .scales = scales_of(format),
+                      .lengths = {1, 200, 64, 1000}},
+                     bound);
+      }
     }
   }
 }
@@ -243,6 +297,24 @@ TEST_F(DecodeSm90, EveryGroupSize) {
 TEST_F(DecodeSm90, UnitScales) {
   for (const int head_dim : {64, 128, 256}) {
     expect_close({.head_dim = head_dim, .scales = "unit", .lengths = {77, 1, 5000}}, bound);
+  }
+}
+
+TEST_F(DecodeSm90, StaticScales) {
+  const std::vector<float> keys = {0.02f, 0.011f};
+  const std::vector<float> values = {0.015f, 0.03f};
+  for (const int head_dim : {64, 128, 256}) {
+    expect_close({.head_dim = head_dim,
+                  .scales = "unit",
+                  .lengths = {77, 1, 5000},
+                  .constants = {.key_scales = keys, .value_scales = values}},
+                 bound);
+    // Each token has its key's scale, and none of its value.
+    expect_close({.head_dim = head_dim,
+                  .dtype = "int8:fp8",
+                  .lengths = {77, 1, 5000},
+                  .constants = {.value_scales = values}},
+                 bound);
   }
 }
 
@@ -255,17 +327,138 @@ TEST_F(DecodeSm90, SeveralQueryRows) {
                  bound);
   }
   expect_close({.query_heads = 2, .kv_heads = 2, .query_rows = 8, .lengths = {8, 69, 1000}}, bound);
+  for (const Format& format : formats) {
+    expect_close({.query_heads = 8,
+                  .kv_heads = 2,
+                  .query_rows = 8,
+                  .window = 100,
+                  .dtype = format.dtype,
+                  .scales = scales_of(format),
+                  .lengths = {8, 69, 0, 1000}},
+                 bound);
+  }
 }
 
 TEST_F(DecodeSm90, Windows) {
-  for (const int head_dim : {64, 128, 256}) {
-    for (const int window : {1, 63, 64, 128, 1000}) {
-      expect_close({.head_dim = head_dim, .window = window, .lengths = {1, 64, 130, 1001, 5000}},
-                   bound);
+  for (const Format& format : formats) {
+    for (const int head_dim : format.head_dims) {
+      for (const int window : {1, 63, 64, 128, 1000}) {
+        expect_close({.head_dim = head_dim,
+                      .window = window,
+                      .dtype = format.dtype,
+                      .scales = scales_of(format),
+                      .lengths = {1, 64, 130, 1001, 5000}},
+                     bound);
+      }
     }
   }
   expect_close({.query_heads = 4, .query_rows = 4, .window = 66, .lengths = {4, 65, 67, 500}},
                bound);
+}
+
+// Sinks, soft caps and key means, against a sum written out here; formats whose stored numbers are
+// known without reading them.
+class DecodeSm90Scores : public DecodeSm90 {
+ protected:
+  static float stored(const std::string& dtype, float x) {
+    return dtype == "fp8" ? float8_e4m3_to_float(float_to_float8_e4m3(x)) : round_to_bfloat16(x);
+  }
+
+  void expect_close_scores(const std::string& dtype, std::int32_t length, float soft_cap,
+                           bool has_sinks, bool has_means) {
+    SCOPED_TRACE(testing::Message() << dtype << ", " << length << " keys, cap " << soft_cap
+                                    << ", sinks " << has_sinks << ", means " << has_means);
+    constexpr int head_dim = 64;
+    constexpr std::size_t width = head_dim;
+    constexpr std::size_t heads = 6;
+    Problem problem{.head_dim = head_dim,
+                    .query_heads = heads,
+                    .dtype = dtype,
+                    .scales = dtype == "fp8" ? "unit" : "auto",
+                    .lengths = {length}};
+    if (has_means) problem.constants.key_mean = random_floats(2 * width, 9, 2.0f);
+    make(problem);
+    const std::vector<float> sinks = random_floats(heads, 4, 2.0f);
+    std::vector<float> means(heads, 0.0f);
+    std::vector<double> expected(query_.size(), 0.0);
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t at = head * width;
+      const float* mean =
+          has_means ? problem.constants.key_mean.data() + head / 3 * width : nullptr;
+      double of_mean = 0;
+      for (std::size_t i = 0; i < width && has_means; ++i)
+        of_mean += double{query_[at + i]} * mean[i];
+      means[head] = static_cast<float>(of_mean);
+      double sum = has_sinks ? std::exp(double{sinks[head]}) : 0.0;
+      for (std::int32_t key = 0; key < length; ++key) {
+        const std::size_t from = (static_cast<std::size_t>(key) * 2 + head / 3) * width;
+        double score = of_mean;
+        for (std::size_t i = 0; i < width; ++i) {
+          score += double{query_[at + i]} *
+                   stored(dtype, has_means ? key_[from + i] - mean[i] : key_[from + i]);
+        }
+        score *= softmax_scale();
+        if (soft_cap > 0) score = soft_cap * std::tanh(score / soft_cap);
+        const double weight = std::exp(score);
+        sum += weight;
+        for (std::size_t i = 0; i < width; ++i) {
+          expected[at + i] += weight * stored(dtype, value_[from + i]);
+        }
+      }
+      for (std::size_t i = 0; i < width; ++i) expected[at + i] /= sum;
+    }
+    const DeviceArray<float> device_sinks(sinks);
+    const DeviceArray<float> device_means(means);
+    scores_ = {};
+    scores_.soft_cap = soft_cap;
+    if (has_sinks) scores_.sinks = device_sinks.data();
+    if (has_means) scores_.query_means = device_means.data();
+    DecodeSm90Workspace workspace(shape(), 1);
+    EXPECT_LE(worst_error(run(workspace), expected), bound);
+    scores_ = {};
+  }
+};
+
+TEST_F(DecodeSm90Scores, SinksAndSoftCapsWithAndWithoutMeans) {
+  for (const char* dtype : {"fp8", "bfloat16"}) {
+    // One turn of one block; several blocks' parts.
+    for (const std::int32_t length : {50, 9000}) {
+      for (const float soft_cap : {0.0f, 3.0f, 50.0f}) {
+        for (const bool has_sinks : {false, true}) {
+          for (const bool has_means : {false, true}) {
+            expect_close_scores(dtype, length, soft_cap, has_sinks, has_means);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DecodeSm90, SingleLevelAccumulationLosesWhatTwoLevelsKeep) {
+  Problem problem{.query_heads = 4, .kv_heads = 4, .lengths = {131072}, .value_mean = 0.5f};
+  make(problem);
+  const std::vector<double> wanted = reference();
+  DecodeSm90Workspace two_level(shape(), 1);
+  const double kept = worst_error(run(two_level), wanted);
+  problem_.accumulation = DecodeAccumulation::single_level;
+  DecodeSm90Workspace single_level(shape(), 1);
+  const double lost = worst_error(run(single_level), wanted);
+  std::printf("[    error ] two-level %.2e, single-level %.2e\n", kept, lost);
+  EXPECT_LE(kept, 4e-4);
+  EXPECT_GE(lost, 3 * kept);
+  EXPECT_LE(lost, 0.1);
+}
+
+TEST_F(DecodeSm90, SingleLevelAccumulationIsRightOverShortContexts) {
+  for (const int head_dim : {64, 128, 256}) {
+    for (const int group : {1, 8}) {
+      expect_close({.head_dim = head_dim,
+                    .query_heads = 2 * group,
+                    .lengths = {1, 63, 200, 0, 700},
+                    .accumulation = DecodeAccumulation::single_level},
+                   bound);
+    }
+  }
 }
 
 TEST_F(DecodeSm90, ValuesWithAMeanOverALongContext) {
@@ -289,11 +482,18 @@ TEST_F(DecodeSm90, PlacesOfPagesAndRepetitionChangeNoBit) {
 }
 
 TEST_F(DecodeSm90, OverlapChangesNoBit) {
-  make({.query_rows = 2, .lengths = {2, 64, 65, 66, 3000, 20000}});
-  DecodeSm90Workspace workspace(shape(), 6);
-  const std::vector<float> alone = run(workspace);
-  overlap_ = true;
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(alone, run(workspace));
+  for (const Format& format : formats) {
+    overlap_ = false;
+    make({.query_rows = 2,
+          .dtype = format.dtype,
+          .scales = scales_of(format),
+          .lengths = {2, 64, 65, 66, 3000, 20000}});
+    DecodeSm90Workspace workspace(shape(), 6);
+    const std::vector<float> alone = run(workspace);
+    overlap_ = true;
+    // Who comes last, and of how many pairs, changes from run to run.
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(alone == run(workspace)) << format.dtype;
+  }
 }
 
 TEST_F(DecodeSm90, Bfloat16OutputIsTheRoundedFloat32Output) {
@@ -307,21 +507,40 @@ TEST_F(DecodeSm90, Bfloat16OutputIsTheRoundedFloat32Output) {
 
 TEST_F(DecodeSm90, RefusesShapesWithoutAKernel) {
   make({.lengths = {10}});
+  const auto expect_refused = [](const DecodeSm90Shape& shape) {
+    EXPECT_FALSE(DecodeSm90Workspace::supports(shape));
+    EXPECT_THROW(DecodeSm90Workspace(shape, 1), Error);
+  };
+  EXPECT_TRUE(DecodeSm90Workspace::supports(shape()));
   DecodeSm90Shape other = shape();
   other.head_dim = 80;
-  EXPECT_THROW(DecodeSm90Workspace(other, 1), Error);
+  expect_refused(other);
   other = shape();
-  other.query_heads = 18;  // nine queries a KV head
-  EXPECT_THROW(DecodeSm90Workspace(other, 1), Error);
+  other.policy.value = {KvDtype::int8, KvScales::dynamic};
+  expect_refused(other);
   other = shape();
-  other.policy.key = {KvDtype::int8, KvScales::dynamic};
-  EXPECT_THROW(DecodeSm90Workspace(other, 1), Error);
+  other.policy = {{KvDtype::float16, KvScales::none}, {KvDtype::float16, KvScales::none}};
+  expect_refused(other);
+  other = shape();
+  other.policy = {{KvDtype::bfloat16, KvScales::none}, {KvDtype::bfloat16, KvScales::none}};
+  EXPECT_TRUE(DecodeSm90Workspace::supports(other));
+  other.accumulation = DecodeAccumulation::single_level;
+  expect_refused(other);
+  other.accumulation = DecodeAccumulation::two_level;
+  other.head_dim = 512;
+  expect_refused(other);
 }
 
 // Small enough for compute-sanitizer, yet with split pairs, edges and merges.
 TEST_F(DecodeSm90, Sanitized) {
-  for (const int head_dim : {64, 128, 256}) {
-    expect_close({.head_dim = head_dim, .lengths = {1, 65, 1000}}, bound);
+  for (const Format& format : formats) {
+    for (const int head_dim : format.head_dims) {
+      expect_close({.head_dim = head_dim,
+                    .dtype = format.dtype,
+                    .scales = scales_of(format),
+                    .lengths = {1, 65, 3000}},
+                   bound);
+    }
   }
   expect_close({.query_rows = 2, .window = 100, .lengths = {2, 300}}, bound);
 }
