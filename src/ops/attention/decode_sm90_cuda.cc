@@ -138,9 +138,10 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   const DecodeSm90Shape& shape = workspace.shape_;
   const DecodeKernel kernel = kernel_of(shape);
   const KvGroup& group = *args.layer.group;
+  const KvRunLayout expected = make_run_layout(shape.policy, shape.head_dim, KvTarget::sm90);
   if (group.geometry.kv_heads != shape.kv_heads || group.run.head_dim != shape.head_dim ||
-      !(group.run.policy == shape.policy) || group.run.key_order != KvOrder::swizzled_rows ||
-      group.run.value_order != KvOrder::swizzled_transpose) {
+      !(group.run.policy == shape.policy) || group.run.key_order != expected.key_order ||
+      group.run.value_order != expected.value_order) {
     throw_error(ErrorKind::internal,
                 "decode: the layer's pages are not of the workspace's shape in Hopper's order");
   }

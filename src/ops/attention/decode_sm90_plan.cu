@@ -74,23 +74,24 @@ __device__ std::int32_t pair_start(const DecodeTurns& turns, const std::int32_t*
   return starts[sequence] + head * turns.turns(context_lengths[sequence]);
 }
 
-// The first of the pairs that a block takes when blocks take whole pairs.
-__device__ int first_pair(int pairs, const DecodePlan& plan, int block) {
-  return static_cast<int>(static_cast<std::int64_t>(pairs) * block / plan.blocks);
-}
+// The first of the pairs that a block takes when blocks take whole pairs: one each. They are the
+// first blocks, which a launch that overlaps the one before starts first, where that one left
+// multiprocessors idle.
+__device__ int first_pair(int pairs, int block) { return min(block, pairs); }
 
-// Whether blocks take whole pairs (DecodePlan::whole_pairs_up_to).
+// Whether blocks take whole pairs (DecodePlan::whole_pairs_up_to), of which there must not be more
+// than blocks.
 __device__ bool takes_whole_pairs(const DecodeTurns& turns, const std::int32_t* context_lengths,
                                   int sequences, const DecodePlan& plan, std::int32_t total) {
-  if (plan.whole_pairs_up_to == 0) return false;
+  const int pairs = sequences * turns.kv_heads;
+  if (plan.whole_pairs_up_to == 0 || pairs > plan.blocks) return false;
   __shared__ int most;
   if (threadIdx.x == 0) most = 0;
   __syncthreads();
-  const int pairs = sequences * turns.kv_heads;
   for (int block = static_cast<int>(threadIdx.x); block < plan.blocks; block += plan_threads) {
     const auto start = [&](int of_block) {
       return pair_start(turns, context_lengths, sequences, plan.starts,
-                        first_pair(pairs, plan, of_block));
+                        first_pair(pairs, of_block));
     };
     atomicMax(&most, (start(block + 1) - start(block) + plan.warpgroups - 1) / plan.warpgroups);
   }
@@ -112,10 +113,10 @@ __global__ void __launch_bounds__(plan_threads)
     if (!whole_pairs) return piece < active ? piece_start(total, active, piece) : total;
     const int block = piece / plan.warpgroups;
     const std::int32_t begin =
-        pair_start(turns, context_lengths, sequences, plan.starts, first_pair(pairs, plan, block));
+        pair_start(turns, context_lengths, sequences, plan.starts, first_pair(pairs, block));
     if (piece == pieces) return begin;
-    const std::int32_t end = pair_start(turns, context_lengths, sequences, plan.starts,
-                                        first_pair(pairs, plan, block + 1));
+    const std::int32_t end =
+        pair_start(turns, context_lengths, sequences, plan.starts, first_pair(pairs, block + 1));
     return begin + (end - begin) * (piece - block * plan.warpgroups) / plan.warpgroups;
   };
   const auto find = [&](std::int32_t turn) {
