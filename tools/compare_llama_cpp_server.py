@@ -7,9 +7,10 @@ Each round starts every server afresh, one at a time, on the same model file and
 puts the same load on it with `octet bench serve`: as many clients as --clients, each with a prompt of
 --input-len random words and answers of --output-len tokens. Then a stream of short answers runs while
 a prompt of --long-prompt tokens is read: how long do its tokens wait? Figures are medians of the
-rounds. Of octet's servers it is told what all but the model costs: choosing rows and delivering
-tokens (octet:step_seconds_total) and the processor time of the threads that speak HTTP, as a share of
-the time in the model. Needs Python's standard library alone; compare_llama_cpp.sh builds llama.cpp.
+rounds. Of octet's servers it is told what all but the model costs: choosing rows, delivering and drawing
+tokens (octet:step_seconds_total) as a share of the time in the model, and the processor time of the
+threads that speak HTTP as a share of that of the engine's thread. Needs Python's standard library
+alone; compare_llama_cpp.sh builds llama.cpp.
 """
 
 import argparse
@@ -193,12 +194,16 @@ def run(options, name, round_number):
             "output_throughput", "total_token_throughput", "median_ttft_ms", "median_itl_ms")}
         if name.startswith("octet"):
             after = thread_seconds(server.process)
-            http_seconds = sum(after.get(thread, 0) - before.get(thread, 0)
-                               for thread in ("main", "octet requests"))
+            if "octet engine" not in after:
+                raise CompareError(f"{options.octet} has no thread called octet engine")
+            used = {thread: after[thread] - before.get(thread, 0) for thread in after}
             phases = step_seconds(server)
             model = phases["forward_prefill"] + phases["forward_decode"]
             figures["scheduler_share"] = (phases["schedule"] + phases["deliver"]) / model
-            figures["http_share"] = http_seconds / model
+            # Of the engine's thread, which takes part in all of a step: the machine's other work
+            # must not make the share look small.
+            figures["http_share"] = (
+                (used["main"] + used.get("octet requests", 0)) / max(used["octet engine"], 1e-9))
             figures["sampler_share"] = phases["sample"] / model
     if options.long_prompt:
         with Server(command_of(options, name, 2, options.long_prompt + 256)) as server:
@@ -219,7 +224,7 @@ def command_of(options, name, clients, length):
 
 def measure(options):
     """{server: {figure: median}}"""
-    names = [f"llama.cpp {cache}" for cache in options.llama_caches.split(",")]
+    names = [f"llama.cpp {cache}" for cache in options.llama_caches]
     names += [f"octet {cache}" for cache in options.octet_caches.split(",")]
     runs = {}
     for round_number in range(1, options.rounds + 1):
@@ -238,8 +243,8 @@ def table(options, medians):
     lines = [
         f"{options.model.name}, {options.threads} threads, {datetime.date.today().isoformat()}: "
         f"{options.clients} clients, {options.prompts} prompts of {options.input_len:,} tokens, "
-        f"answers of {options.output_len}, medians of {options.rounds} interleaved rounds; "
-        f"x: to llama.cpp's fastest.", ""]
+        f"answers of {options.output_len}, medians of {options.rounds} interleaved rounds"
+        + ("; x: to llama.cpp's fastest." if fastest else "."), ""]
     head = ["server, cache", "output tokens/s", "TTFT p50", "ITL p50"]
     if options.long_prompt:
         head += ["gap of a stream", f"beside {options.long_prompt:,} tokens", "longest"]
@@ -259,7 +264,7 @@ def table(options, medians):
             lines.append(
                 f"{name}: beside the model's time, choosing rows and delivering tokens take "
                 f"{100 * figures['scheduler_share']:.2f} %, HTTP "
-                f"{100 * figures['http_share']:.2f} % (processor time of its threads), drawing "
+                f"{100 * figures['http_share']:.2f} % (of processor time), drawing "
                 f"tokens {100 * figures['sampler_share']:.2f} %.")
     return "\n".join(lines)
 
@@ -275,7 +280,7 @@ def write_between_marks(path, text):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("--llama-server", required=True)
+    parser.add_argument("--llama-server")
     parser.add_argument("--octet", default="build/octet")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clients", type=int, default=8)
@@ -286,7 +291,7 @@ def parse_arguments():
                         help="of the prompt that a stream runs beside (0: leave that out)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--llama-caches", default="f16,q8_0 FA", help="some of "
-                        + ", ".join(LLAMA_SETTINGS))
+                        + ", ".join(LLAMA_SETTINGS) + "; none: octet alone")
     parser.add_argument("--octet-caches", default="bfloat16,fp8")
     parser.add_argument("--json", type=pathlib.Path, help="write the medians here as well")
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE.md",
@@ -296,7 +301,10 @@ def parse_arguments():
     for name in ("rounds", "clients", "prompts", "threads"):
         if getattr(options, name) < 1:
             parser.error(f"--{name} is {getattr(options, name)}, expected at least 1")
-    for name in options.llama_caches.split(","):
+    options.llama_caches = [] if options.llama_caches == "none" else options.llama_caches.split(",")
+    if options.llama_caches and not options.llama_server:
+        parser.error("--llama-server is missing (tools/compare_llama_cpp.sh --server builds it)")
+    for name in options.llama_caches:
         if name not in LLAMA_SETTINGS:
             parser.error(f"--llama-caches {name}: expected some of {', '.join(LLAMA_SETTINGS)}")
     return options
