@@ -5,10 +5,9 @@ namespace octet {
 namespace {
 
 constexpr int hopper = 90;
-constexpr int most_decode_queries = 8;  // of a KV head, in Hopper's decode
 
-// What Hopper's kernels take: both sides e4m3, with one kind of scales.
-bool is_hopper_shape(const KvGroup& group, int architecture) {
+// What Hopper's prefill takes: both sides e4m3, with one kind of scales.
+bool is_prefill_sm90_shape(const KvGroup& group, int architecture) {
   const KvLayerPolicy& policy = group.run.policy;
   const int head_dim = group.run.head_dim;
   const bool fp8 = policy.key.dtype == KvDtype::fp8 && policy.value.dtype == KvDtype::fp8;
@@ -25,13 +24,12 @@ GroupAttentionCuda::GroupAttentionCuda(const ModelConfig& config, const KvGroup&
       query_width_(static_cast<std::int64_t>(config.query_heads) * config.head_dim) {
   const KvLayerGeometry& geometry = group.geometry;
   const KvLayerPolicy& policy = group.run.policy;
-  const bool hopper_shape = is_hopper_shape(group, architecture);
-  if (hopper_shape && config.query_heads / geometry.kv_heads <= most_decode_queries) {
-    decode_sm90_.emplace(DecodeSm90Shape{geometry.head_dim, config.query_heads, geometry.kv_heads,
-                                         1, geometry.window, policy},
-                         max_sequences);
+  const DecodeSm90Shape decode_shape = {
+      geometry.head_dim, config.query_heads, geometry.kv_heads, 1, geometry.window, policy};
+  if (architecture == hopper && DecodeSm90Workspace::supports(decode_shape)) {
+    decode_sm90_.emplace(decode_shape, max_sequences);
   }
-  if (hopper_shape) {
+  if (is_prefill_sm90_shape(group, architecture)) {
     prefill_sm90_.emplace(PrefillSm90Shape{geometry.head_dim, config.query_heads, geometry.kv_heads,
                                            geometry.window, policy},
                           max_query_rows, max_sequences);
@@ -94,6 +92,9 @@ void GroupAttentionCuda::attend_decode(const CudaLaunch& launch, const DeviceKvL
   decode.output_stride = args.output_stride;
   decode.softmax_scale = args.softmax_scale;
   decode.layer = layer.view;
+  const KvLayerPolicy& policy = layer.view.group->run.policy;
+  if (is_static(policy.key.scales)) decode.key_scales = layer.key_scales;
+  if (is_static(policy.value.scales)) decode.value_scales = layer.value_scales;
   decode.page_table = args.page_table;
   decode.page_table_stride = args.page_table_stride;
   decode.overlap = launch.overlap && settled_;
