@@ -61,8 +61,7 @@ double read_rate(const OpContext& context) {
   return best;
 }
 
-double multiply_add_rate(const OpContext& context) {
-  MultiplyAddChains* chains = chains_for(context);
+double multiply_add_rate(const OpContext& context, MultiplyAddChains* chains) {
   constexpr std::int64_t rounds = 300'000;
   const int threads = thread_count(context);
   double best = 0;
@@ -85,7 +84,15 @@ double multiply_add_rate(const OpContext& context) {
 }  // namespace
 
 CpuRates measure_cpu_rates(const OpContext& context) {
-  return {.read_gb_per_s = read_rate(context), .multiply_add_gflops = multiply_add_rate(context)};
+  CpuRates rates = {.read_gb_per_s = read_rate(context),
+                    .multiply_add_gflops = multiply_add_rate(context, chains_for(context))};
+  if constexpr (has_avx2_kernels) {
+    if (context.arithmetic == Arithmetic::int16 &&
+        context.instruction_set != InstructionSet::portable) {
+      rates.int16_gops = multiply_add_rate(context, multiply_add_chains_int16_avx2);
+    }
+  }
+  return rates;
 }
 
 }  // namespace octet

@@ -12,6 +12,8 @@ struct CpuRates {
   // Multiply-adds in registers on all threads, 2 operations each, 1e9 a second: float32, or pairs
   // of bfloat16 where the instruction set multiplies those and the arithmetic asks for it.
   double multiply_add_gflops = 0;
+  // Of pairs of 16-bit integers, where the arithmetic is int16; else 0.
+  double int16_gops = 0;
 };
 
 // Takes about 0.3 s. Best of several short runs: a limit, so a disturbed run does not count.
@@ -23,6 +25,7 @@ using MultiplyAddChains = double(std::int64_t rounds, float* sink);
 MultiplyAddChains multiply_add_chains_portable;
 // x86-64 builds alone (ops/cpu/dispatch.h):
 MultiplyAddChains multiply_add_chains_avx2;
+MultiplyAddChains multiply_add_chains_int16_avx2;
 MultiplyAddChains multiply_add_chains_avx512;
 MultiplyAddChains multiply_add_chains_avx512_bf16;
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "bench/cpu_attention.h"
+#include "bench/cpu_linear.h"
 #include "bench/cpu_machine.h"
 #include "bench/cpu_model.h"
 #include "cli/commands.h"
@@ -27,6 +28,7 @@ struct BenchCpuFlags {
   std::string depths = "0,4096,7500";
   std::string caches = "bfloat16,fp8,int8:fp8";
   CpuModelBench bench;
+  bool matrices = true;
   bool attention = true;
   std::int64_t attention_context = 8192;
   std::int64_t attention_rows = 512;
@@ -39,11 +41,19 @@ struct BenchCpuFlags {
 constexpr CpuAttentionShape attention_shapes[] = {
     {64, 9, 3}, {64, 8, 8}, {64, 14, 2}, {128, 32, 8}, {256, 4, 1}};
 
+// The types of common files, and a matrix of about the size of a small model's largest.
+constexpr DataType matrix_types[] = {DataType::q4_0, DataType::q4_1, DataType::q5_0,
+                                     DataType::q8_0, DataType::q4_k, DataType::q6_k};
+constexpr std::int64_t matrix_outputs = 1536;
+constexpr std::int64_t matrix_inputs = 1536;
+constexpr std::int64_t matrix_rows[] = {1, 4, 512};
+
 struct Report {
   EngineOptions engine;
   int threads = 0;
   CpuRates rates;
   std::vector<CpuModelFigure> model;
+  std::vector<CpuLinearFigure> matrices;
   std::vector<CpuAttentionFigure> attention;
 };
 
@@ -93,6 +103,16 @@ void measure_model(const BenchCpuFlags& flags, Report* report) {
   report->model = bench_cpu_model(load_model(file), *file, bench, say);
 }
 
+void measure_matrices(const OpContext& context, Report* report) {
+  for (const std::int64_t rows : matrix_rows) {
+    for (const DataType dtype : matrix_types) {
+      say(fmt::format("matrix of {}, {} rows", traits_of(dtype).name, rows));
+      report->matrices.push_back(
+          bench_cpu_linear(context, dtype, rows, matrix_outputs, matrix_inputs));
+    }
+  }
+}
+
 void measure_attention(const BenchCpuFlags& flags, const OpContext& context, Report* report) {
   for (const CpuAttentionShape& shape : attention_shapes) {
     for (const std::int64_t rows : {std::int64_t{1}, flags.attention_rows}) {
@@ -113,6 +133,7 @@ Json as_json(const Report& report) {
   object["threads"] = report.threads;
   object["read_gb_per_s"] = report.rates.read_gb_per_s;
   object["multiply_add_gflops"] = report.rates.multiply_add_gflops;
+  if (report.rates.int16_gops > 0) object["int16_gops"] = report.rates.int16_gops;
   object["model"] = Json::array();
   for (const CpuModelFigure& figure : report.model) {
     object["model"].push_back({{"phase", figure.phase},
@@ -124,6 +145,16 @@ Json as_json(const Report& report) {
                                {"tokens_per_s", figure.tokens_per_s},
                                {"gb_per_s", figure.gb_per_s},
                                {"gflops", figure.gflops}});
+  }
+  object["matrices"] = Json::array();
+  for (const CpuLinearFigure& figure : report.matrices) {
+    object["matrices"].push_back({{"dtype", traits_of(figure.dtype).name},
+                                  {"rows", figure.rows},
+                                  {"outputs", figure.outputs},
+                                  {"inputs", figure.inputs},
+                                  {"us", 1e6 * figure.seconds},
+                                  {"gb_per_s", figure.gb_per_s},
+                                  {"gflops", figure.gflops}});
   }
   object["attention"] = Json::array();
   for (const CpuAttentionFigure& figure : report.attention) {
@@ -147,9 +178,11 @@ std::string share_of(double value, double limit) {
 
 std::string as_text(const Report& report) {
   std::string text = fmt::format(
-      "machine     {} threads, {}, {} arithmetic: reads {:.1f} GB/s, multiply-adds {:.0f} GFLOPS\n",
+      "machine     {} threads, {}, {} arithmetic: reads {:.1f} GB/s, multiply-adds {:.0f} GFLOPS",
       report.threads, name_of(report.engine.instruction_set), name_of(report.engine.arithmetic),
       report.rates.read_gb_per_s, report.rates.multiply_add_gflops);
+  const bool int16 = report.rates.int16_gops > 0;
+  text += int16 ? fmt::format(", {:.0f} of 16-bit integers\n", report.rates.int16_gops) : "\n";
   if (!report.model.empty()) {
     text += "\nmodel    depth  cache       tokens/s          ms   GB/s, share  GFLOPS, share\n";
   }
@@ -158,6 +191,17 @@ std::string as_text(const Report& report) {
                         figure.cache, figure.tokens_per_s, 1e3 * figure.seconds,
                         share_of(figure.gb_per_s, report.rates.read_gb_per_s),
                         share_of(figure.gflops, report.rates.multiply_add_gflops));
+  }
+  if (!report.matrices.empty()) {
+    text += "\nmatrix  type   outputs x inputs  rows         us   GB/s, share  GFLOPS, share\n";
+  }
+  for (const CpuLinearFigure& figure : report.matrices) {
+    text +=
+        fmt::format("        {:5}  {:>16}  {:4}  {:9.0f} {}  {}\n", traits_of(figure.dtype).name,
+                    fmt::format("{} x {}", figure.outputs, figure.inputs), figure.rows,
+                    1e6 * figure.seconds, share_of(figure.gb_per_s, report.rates.read_gb_per_s),
+                    share_of(figure.gflops,
+                             int16 ? report.rates.int16_gops : report.rates.multiply_add_gflops));
   }
   if (!report.attention.empty()) {
     text +=
@@ -193,6 +237,7 @@ void run_bench_cpu(BenchCpuFlags flags) {
   say("measuring the machine");
   report.rates = measure_cpu_rates(context);
   if (!flags.model.empty()) measure_model(flags, &report);
+  if (flags.matrices) measure_matrices(context, &report);
   if (flags.attention) measure_attention(flags, context, &report);
   say("");
   if (flags.json) {
@@ -222,6 +267,7 @@ void add_bench_cpu(CLI::App& bench, CommandAction* run) {
       ->check(CLI::Range(0, 1 << 20));
   add_number(*command, "--rounds", &options.rounds, "Times that all is measured (default: 3)")
       ->check(CLI::Range(1, 1000));
+  command->add_flag("!--no-matrices", flags->matrices, "Leave out the table of matrices");
   command->add_flag("!--no-attention", flags->attention, "Leave out the table of attention");
   add_number(*command, "--attention-context", &flags->attention_context,
              "Keys of attention's table (default: 8192)")

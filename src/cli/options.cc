@@ -13,6 +13,7 @@
 #include "core/cuda/device.h"
 #include "core/error.h"
 #include "engine/key_means.h"
+#include "ops/linear/linear.h"
 #include "text/tokenizer_json.h"
 #include "text/unicode.h"
 
@@ -31,6 +32,15 @@ const CLI::Validator known_accumulation(
       return word + ": expected two-level or single";
     },
     "two-level|single");
+
+Arithmetic parse_arithmetic(const std::string& dtype, InstructionSet set) {
+  if (dtype == "auto") return fastest_arithmetic(set);
+  for (const Arithmetic arithmetic :
+       {Arithmetic::float32, Arithmetic::bfloat16, Arithmetic::int16}) {
+    if (dtype == name_of(arithmetic)) return arithmetic;
+  }
+  throw_bad_input("--dtype {}: expected auto, float32, bfloat16 or int16", dtype);
+}
 
 }  // namespace
 
@@ -136,21 +146,8 @@ Device MachineFlags::apply_to(EngineOptions* options) const {
   }
   options->gpu_memory_utilization = gpu_memory_utilization;
   options->cuda_graphs = cuda_graphs == "on";
-  if (dtype == "bfloat16") {
-    options->arithmetic = Arithmetic::bfloat16;
-  } else if (dtype == "int16") {
-    options->arithmetic = Arithmetic::int16;
-  } else if (dtype == "auto" || dtype == "float32") {
-    options->arithmetic = Arithmetic::float32;
-  } else {
-    throw_bad_input("--dtype {}: expected auto, float32, bfloat16 or int16", dtype);
-  }
   options->instruction_set = parse_instruction_set(instruction_set);
-  // Without fast bfloat16 instructions rounding to it costs time and saves none.
-  if (dtype == "auto" && options->instruction_set == InstructionSet::avx512_bf16 &&
-      prefers_bfloat16()) {
-    options->arithmetic = Arithmetic::bfloat16;
-  }
+  options->arithmetic = parse_arithmetic(dtype, options->instruction_set);
   options->threads = threads;
   return chosen;
 }

@@ -9,6 +9,7 @@
 #include "core/cuda/device.h"
 #include "core/instruction_set.h"
 #include "models/model.h"
+#include "ops/linear/linear.h"
 
 namespace octet {
 
@@ -18,9 +19,12 @@ std::string version_text() {
   const std::string no_gpu = cuda_unavailable_reason();
   const std::string devices =
       no_gpu.empty() ? "cpu, cuda (" + cuda_device_info().name + ")" : "cpu (" + no_gpu + ")";
-  return fmt::format("octet {}\ndevices: {}\ninstruction set: {} (of {})\nmodel families: {}",
-                     OCTET_VERSION, devices, name_of(detect_instruction_set()),
-                     fmt::join(sets, ", "), fmt::join(model_families(), ", "));
+  const InstructionSet set = detect_instruction_set();
+  return fmt::format(
+      "octet {}\ndevices: {}\ninstruction set: {} (of {})\n"
+      "arithmetic of quantised weights: {}\nmodel families: {}",
+      OCTET_VERSION, devices, name_of(set), fmt::join(sets, ", "), name_of(fastest_arithmetic(set)),
+      fmt::join(model_families(), ", "));
 }
 
 }  // namespace octet

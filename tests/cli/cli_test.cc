@@ -147,6 +147,12 @@ TEST_F(CliTest, BenchCpuMeasuresAModelAndAttention) {
     EXPECT_NEAR(row["tokens_per_s"].get<double>() * row["ms"].get<double>(),
                 1e3 * row["tokens"].get<double>(), 1e-3);
   }
+  ASSERT_EQ(report["matrices"].size(), 18u);  // six types, three numbers of rows
+  for (const Json& row : report["matrices"]) {
+    const double operations =
+        2 * row["rows"].get<double>() * row["outputs"].get<double>() * row["inputs"].get<double>();
+    EXPECT_NEAR(row["gflops"].get<double>() * row["us"].get<double>() * 1e3 / operations, 1, 1e-9);
+  }
   ASSERT_EQ(report["attention"].size(), 20u);  // five shapes, two caches, two phases
   for (const Json& row : report["attention"]) {
     const double rows = row["rows"].get<double>();
@@ -176,6 +182,7 @@ TEST_F(CliTest, VersionAndHelpOfEverySubcommand) {
   EXPECT_EQ(version.status, 0);
   EXPECT_EQ(version.out.find("octet 0."), 0u);
   EXPECT_NE(version.out.find("instruction set: "), std::string::npos);
+  EXPECT_NE(version.out.find("arithmetic of quantised weights: "), std::string::npos);
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {}, {"generate"}, {"inspect"}, {"tokenize"}, {"eval"}, {"eval", "kl"}}) {
     std::vector<std::string> arguments = command;

@@ -86,6 +86,13 @@ const LinearKernels& kernels_for(const OpContext& context, DataType dtype) {
 
 }  // namespace
 
+Arithmetic fastest_arithmetic(InstructionSet set) {
+  if (set == InstructionSet::avx2) return Arithmetic::int16;
+  // Without fast bfloat16 instructions rounding to it costs time and saves none.
+  if (set == InstructionSet::avx512_bf16 && prefers_bfloat16()) return Arithmetic::bfloat16;
+  return Arithmetic::float32;
+}
+
 void linear(const OpContext& context, const LinearArgs& args) {
   validate(args);
   linear_cpu(context, kernels_for(context, args.weight->dtype), args);
