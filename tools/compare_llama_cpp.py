@@ -59,7 +59,7 @@ def run_octet(options, model):
         options.octet, "bench", "cpu", "--model", str(model), "--threads", str(options.threads),
         "--prefill", str(options.prefill), "--decode", str(options.decode), "--depths",
         options.depths, "--kv-cache-dtype", options.octet_caches, "--rounds", "1",
-        "--no-attention", "--json"]
+        "--no-matrices", "--no-attention", "--json"]
     if options.dtype:
         command += ["--dtype", options.dtype]
     report = run_json(command)
