@@ -27,6 +27,10 @@ namespace {
 
 constexpr std::size_t most_turn_bytes = std::size_t{1} << 24;
 
+// Linux hands over no more of a line that is typed or pasted, and drops the rest without a word
+// (N_TTY_BUF_SIZE in drivers/tty/n_tty.c, less the newline).
+constexpr std::size_t most_terminal_line_bytes = 4095;
+
 struct ChatFlags {
   std::string model;
   std::optional<std::string> system;
@@ -113,6 +117,15 @@ class Chat {
           break;
       }
       interrupted_before = false;
+      if (reads_terminal_ && line.size() >= most_terminal_line_bytes) {
+        note(fmt::format("the terminal cuts lines at {} bytes, so this text was not sent: paste it "
+                         "in shorter lines between \"\"\", or give it over a pipe",
+                         most_terminal_line_bytes));
+        turn->clear();
+        quoted_ = in_quotes = false;
+        first = true;
+        continue;
+      }
       first = false;
       if (!line.empty() && line.back() == '\r') line.pop_back();
       if (line == "\"\"\"") {

@@ -109,6 +109,8 @@ class ChatInATerminal(unittest.TestCase):
             chat.expect("> ")
             chat.type("/help\n")
             chat.expect("/save FILE")
+            chat.type("long" * 1500 + "\n")
+            chat.expect("the terminal cuts lines at 4095 bytes")
             chat.type("/nothing\n")
             chat.expect("is no command")
             chat.type("one\\\n")
