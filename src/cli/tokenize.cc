@@ -1,5 +1,7 @@
 // octet tokenize: text to token ids, and back.
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -7,6 +9,7 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -26,6 +29,7 @@ struct TokenizeFlags {
   bool decode = false;
   bool special = false;
   bool json = false;
+  bool time = false;
   std::string text;
   bool has_text = false;
 };
@@ -57,37 +61,71 @@ Json tokens_as_json(const Tokenizer& tokenizer, const std::vector<TokenId>& ids)
   return tokens;
 }
 
+// With --time, what the work itself took: on standard error, and in the JSON object.
+class Timer {
+ public:
+  void report(const TokenizeFlags& flags, std::size_t tokens, std::size_t bytes, Json* object) {
+    if (!flags.time) return;
+    if (flags.json) {
+      (*object)["seconds"] = seconds_;
+      return;
+    }
+    std::cerr << fmt::format("{} tokens, {} bytes, {:.3f} s, {:.1f} MB/s\n", tokens, bytes,
+                             seconds_, static_cast<double>(bytes) / 1e6 / std::max(seconds_, 1e-9));
+  }
+
+  template <typename Work>
+  auto run(Work&& work) {
+    const auto start = std::chrono::steady_clock::now();
+    auto result = work();
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return result;
+  }
+
+ private:
+  double seconds_ = 0;
+};
+
+void decode(const TokenizeFlags& flags, const Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<TokenId> ids = parse_ids(text, tokenizer);
+  Timer timer;
+  const std::string decoded = timer.run([&] { return tokenizer.decode(ids, flags.special); });
+  Json object;
+  timer.report(flags, ids.size(), decoded.size(), &object);
+  if (flags.json) {
+    object["token_ids"] = ids;
+    object["tokens"] = tokens_as_json(tokenizer, ids);
+    object["text"] = decoded;
+    std::cout << dump_json(object) << '\n';
+    return;
+  }
+  std::cout << decoded;
+  if (flags.has_text) std::cout << '\n';
+}
+
+void encode(const TokenizeFlags& flags, const Tokenizer& tokenizer, const std::string& text) {
+  Timer timer;
+  const std::vector<TokenId> ids = timer.run([&] {
+    return tokenizer.encode(text, flags.special ? SpecialText::parse : SpecialText::literal);
+  });
+  Json object;
+  timer.report(flags, ids.size(), text.size(), &object);
+  if (flags.json) {
+    object["token_ids"] = ids;
+    object["tokens"] = tokens_as_json(tokenizer, ids);
+    std::cout << dump_json(object) << '\n';
+    return;
+  }
+  for (const TokenId id : ids) std::cout << id << '\t' << tokenizer.token_text(id) << '\n';
+}
+
 void run_tokenize(const TokenizeFlags& flags) {
   const std::unique_ptr<Tokenizer> tokenizer =
       ModelFolder::is_folder(flags.model) ? tokenizer_from_folder(*ModelFolder::open(flags.model))
                                           : Tokenizer::from_gguf(*GgufFile::open(flags.model));
   const std::string text = flags.has_text ? flags.text : read_text("-", most_text_bytes);
   require_utf8("the text", text);
-  if (flags.decode) {
-    const std::vector<TokenId> ids = parse_ids(text, *tokenizer);
-    const std::string decoded = tokenizer->decode(ids, flags.special);
-    if (flags.json) {
-      Json object;
-      object["token_ids"] = ids;
-      object["tokens"] = tokens_as_json(*tokenizer, ids);
-      object["text"] = decoded;
-      std::cout << dump_json(object) << '\n';
-    } else {
-      std::cout << decoded;
-      if (flags.has_text) std::cout << '\n';
-    }
-    return;
-  }
-  const std::vector<TokenId> ids =
-      tokenizer->encode(text, flags.special ? SpecialText::parse : SpecialText::literal);
-  if (flags.json) {
-    Json object;
-    object["token_ids"] = ids;
-    object["tokens"] = tokens_as_json(*tokenizer, ids);
-    std::cout << dump_json(object) << '\n';
-    return;
-  }
-  for (const TokenId id : ids) std::cout << id << '\t' << tokenizer->token_text(id) << '\n';
+  flags.decode ? decode(flags, *tokenizer, text) : encode(flags, *tokenizer, text);
 }
 
 }  // namespace
@@ -100,6 +138,7 @@ void add_tokenize(CLI::App& program, CommandAction* run) {
   command->add_flag("--special", flags->special,
                     "Special-token text means the special token (with --decode: print them)");
   command->add_flag("--json", flags->json, "Print one JSON object: token_ids, tokens");
+  command->add_flag("--time", flags->time, "Say how long it took, the model's opening aside");
   CLI::Option* text =
       command->add_option("text", flags->text, "The text (standard input where it is missing)");
   command->callback([flags, run, text] {

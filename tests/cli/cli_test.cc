@@ -394,6 +394,18 @@ TEST_F(CliTest, TokenizeAndBack) {
   EXPECT_GE(std::count(lines.out.begin(), lines.out.end(), '\n'), 1);
 }
 
+TEST_F(CliTest, TokenizeSaysHowLongItTook) {
+  const std::string text(1'000'000, 'a');
+  const ProgramResult timed = run_octet({"tokenize", "--model", tiny_llama, "--time"}, text);
+  EXPECT_EQ(timed.status, 0) << timed.err;
+  EXPECT_NE(timed.err.find(" tokens, 1000000 bytes, "), std::string::npos) << timed.err;
+  EXPECT_EQ(std::count(timed.err.begin(), timed.err.end(), '\n'), 1) << timed.err;
+  const Json object = parse_json(
+      run_octet({"tokenize", "--model", tiny_llama, "--time", "--json", "a b"}).out, "out");
+  EXPECT_GT(object["seconds"].get<double>(), 0.0);
+  EXPECT_LT(object["seconds"].get<double>(), 1.0);
+}
+
 TEST_F(CliTest, InspectCountsWhatTheCacheCosts) {
   const Json object =
       parse_json(run_octet({"inspect", "--model", real_model_path(smollm2), "--json"}).out, "out");
