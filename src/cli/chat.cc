@@ -118,9 +118,10 @@ class Chat {
       }
       interrupted_before = false;
       if (reads_terminal_ && line.size() >= most_terminal_line_bytes) {
-        note(fmt::format("the terminal cuts lines at {} bytes, so this text was not sent: paste it "
-                         "in shorter lines between \"\"\", or give it over a pipe",
-                         most_terminal_line_bytes));
+        note(
+            fmt::format("the terminal cuts lines at {} bytes, so this text was not sent: paste it "
+                        "in shorter lines between \"\"\", or give it over a pipe",
+                        most_terminal_line_bytes));
         turn->clear();
         quoted_ = in_quotes = false;
         first = true;
