@@ -21,7 +21,7 @@ DOCUMENT = ROOT / "docs" / "benchmarks.md"
 # What the document holds, in its order: a file in docs/benchmarks/ and how `run` was called for it.
 RUNS = [
     ("h200_decode.jsonl", ""),
-    ("h200_decode_no_overlap.jsonl", " --no-overlap"),
+    ("h200_decode_no_overlap.jsonl", " --no-overlap --first 8"),
 ]
 PREFILL_RUNS = [("h200_prefill.jsonl", "")]
 MARKERS = {
@@ -32,71 +32,56 @@ MARKERS = {
 
 INT8_KEYS = ["--kv-cache-dtype", "int8:fp8"]
 BFLOAT16 = ["--kv-cache-dtype", "bfloat16"]
-# head_dim, heads, batch, context, and what else the case needs.
+SINGLE = ["--attention-accumulation", "single"]
+# head_dim, heads, batch, context, and what else the case needs; those that count most come first.
 CASES = [
     (128, "32/8", 8, 20480, []),
     (128, "32/8", 32, 8192, []),
     (128, "32/8", 1, 131072, []),
-    (128, "32/8", 1, 131072, ["--v-mean", "0.5"]),
     (128, "32/8", 1, 32768, []),
     (128, "32/8", 1, 8192, []),
-    (128, "32/8", 1, 4096, []),
     (128, "32/8", 1, 1024, []),
-    (128, "32/8", 1, 512, []),
-    (128, "32/8", 1, 256, []),
-    (128, "32/8", 1, 64, []),
-    (128, "32/8", 1, 1, []),
-    (128, "32/8", 8, 1024, []),
-    (128, "32/8", 32, 8192, ["--window", "128"]),
     (64, "64/8", 8, 20480, []),
-    (64, "64/8", 32, 8192, []),
-    (64, "64/8", 1, 8192, []),
-    (64, "64/8", 1, 1024, []),
     (256, "16/4", 8, 20480, []),
-    (256, "16/4", 32, 8192, []),
-    (256, "16/4", 1, 131072, []),
-    (256, "16/4", 1, 8192, []),
-    (128, "32/8", 8, 20480, ["--kv-cache-scales", "head"]),
-    (128, "32/8", 8, 20480, ["--kv-cache-scales", "tensor"]),
-    (128, "32/8", 8, 20480, ["--kv-cache-scales", "unit"]),
+    (128, "32/8", 8, 20480, BFLOAT16),
     (128, "32/8", 8, 20480, INT8_KEYS),
-    (128, "32/8", 32, 8192, INT8_KEYS),
+    (64, "64/8", 32, 8192, []),
+    (256, "16/4", 1, 131072, []),
+    (128, "32/8", 1, 131072, ["--v-mean", "0.5"]),
+    (128, "32/8", 1, 131072, ["--v-mean", "0.5", *SINGLE]),
+    (128, "32/8", 1, 1024, BFLOAT16),
+    (128, "32/8", 1, 256, []),
+    (128, "32/8", 1, 256, BFLOAT16),
+    (128, "32/8", 1, 1, []),
+    (128, "32/8", 1, 1, BFLOAT16),
+    (128, "32/8", 32, 8192, ["--window", "128"]),
+    (128, "32/8", 32, 8192, ["--window", "128", *BFLOAT16]),
+    (128, "32/8", 1, 8192, BFLOAT16),
+    (128, "32/8", 1, 131072, BFLOAT16),
+    (128, "32/8", 8, 20480, ["--kv-cache-scales", "head"]),
     (128, "32/8", 1, 131072, INT8_KEYS),
     (128, "32/8", 1, 8192, INT8_KEYS),
-    (128, "32/8", 1, 1024, INT8_KEYS),
     (64, "64/8", 8, 20480, INT8_KEYS),
     (256, "16/4", 8, 20480, INT8_KEYS),
-    (128, "32/8", 8, 20480, BFLOAT16),
-    (128, "32/8", 32, 8192, BFLOAT16),
-    (128, "32/8", 1, 131072, BFLOAT16),
-    (128, "32/8", 1, 32768, BFLOAT16),
-    (128, "32/8", 1, 8192, BFLOAT16),
-    (128, "32/8", 1, 4096, BFLOAT16),
-    (128, "32/8", 1, 1024, BFLOAT16),
-    (128, "32/8", 1, 512, BFLOAT16),
-    (128, "32/8", 1, 256, BFLOAT16),
-    (128, "32/8", 1, 64, BFLOAT16),
-    (128, "32/8", 1, 1, BFLOAT16),
-    (128, "32/8", 8, 1024, BFLOAT16),
-    (128, "32/8", 32, 8192, ["--window", "128", *BFLOAT16]),
     (64, "64/8", 8, 20480, BFLOAT16),
-    (64, "64/8", 1, 1024, BFLOAT16),
     (256, "16/4", 8, 20480, BFLOAT16),
-    (256, "16/4", 1, 8192, BFLOAT16),
     (128, "32/2", 8, 20480, []),
-    (128, "32/8", 8, 20480, ["--query-rows", "2"]),
     (128, "32/8", 8, 20480, ["--query-rows", "4"]),
-    (128, "32/8", 8, 20480, ["--query-rows", "8"]),
     (64, "64/8", 32, 8192, ["--window", "128", "--sink"]),
-    (64, "64/8", 8, 20480, ["--sink"]),
     (256, "16/4", 8, 20480, ["--soft-cap", "50"]),
+    (64, "64/8", 1, 1024, []),
+    (64, "64/8", 1, 8192, []),
+    (256, "16/4", 1, 8192, []),
+    (128, "32/8", 1, 4096, []),
+    (128, "32/8", 8, 1024, []),
     (96, "32/8", 8, 20480, []),
     (192, "16/4", 8, 20480, []),
     (512, "8/2", 8, 20480, []),
-    (128, "32/8", 8, 20480, ["--attention-accumulation", "single-level"]),
-    (128, "32/8", 1, 131072, ["--attention-accumulation", "single-level", "--v-mean", "0.5"]),
-    (128, "8/8", 8, 131072, ["--attention-accumulation", "single-level", "--v-mean", "0.5"]),
+    (128, "32/8", 1, 32768, BFLOAT16),
+    (128, "32/8", 8, 1024, BFLOAT16),
+    (128, "8/8", 8, 131072, ["--v-mean", "0.5", *SINGLE]),
     (128, "8/8", 8, 131072, ["--v-mean", "0.5"]),
+    (128, "32/8", 8, 20480, ["--kv-cache-scales", "unit"]),
 ]
 
 PREFILL_CASES = [
@@ -117,10 +102,11 @@ PREFILL_CASES = [
 
 
 def run_cases(arguments):
-    lines = []
     cases = CASES if arguments.phase == "decode" else PREFILL_CASES
+    output = pathlib.Path(arguments.output)
+    output.write_text("", encoding="utf-8")
     row_of = row_of_decode if arguments.phase == "decode" else row_of_prefill
-    for head_dim, heads, batch, context, more in cases:
+    for head_dim, heads, batch, context, more in cases[:arguments.first]:
         command = [arguments.octet, "bench", "attention", "--phase", arguments.phase, "--json",
                    "--check",
                    "--head-dim", str(head_dim), "--heads", heads, "--batch", str(batch),
@@ -135,9 +121,10 @@ def run_cases(arguments):
             return 1
         report = json.loads(done.stdout)
         report["date"] = datetime.date.today().isoformat()
-        lines.append(json.dumps(report))
+        # At once, so that a run that is cut short leaves what it has.
+        with output.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(report) + "\n")
         print(row_of(report), flush=True)
-    pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 0
 
 
@@ -153,7 +140,7 @@ def row_of_decode(report):
         case += ", sinks"
     if report.get("soft_cap"):
         case += f", soft cap {report['soft_cap']:g}"
-    if report.get("attention_accumulation") == "single-level":
+    if report.get("attention_accumulation") == "single":
         case += ", single-level"
     cells = [
         f"{report['head_dim']}, {report['query_heads']}/{report['kv_heads']}",
@@ -246,6 +233,7 @@ def main():
     run.add_argument("--output", required=True, help="JSON lines")
     run.add_argument("--no-overlap", action="store_true",
                      help="let no launch begin before the one ahead has ended")
+    run.add_argument("--first", type=int, help="only so many cases")
     run.set_defaults(action=run_cases)
     table = commands.add_parser("table", help="print the tables of the runs in docs/benchmarks/")
     table.add_argument("--write", action="store_true", help="into docs/benchmarks.md")

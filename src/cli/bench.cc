@@ -55,7 +55,7 @@ Json as_json(const AttentionDecodeBench& bench, const AttentionDecodeReport& rep
   object["value_mean"] = bench.value_mean;
   object["sink"] = bench.sinks;
   object["soft_cap"] = bench.soft_cap;
-  object["attention_accumulation"] = bench.single_level ? "single-level" : "two-level";
+  object["attention_accumulation"] = bench.single_level ? "single" : "two-level";
   object["kv_cache_dtype"] = report.cache;
   object["kv_cache_scales"] = report.scales;
   object["overlap"] = bench.overlap;
@@ -188,7 +188,7 @@ void run_attention(const CLI::App& command, const AttentionFlags& flags) {
   parse_heads(flags.heads, &bench);
   if (flags.phase == "decode") {
     refuse_flag(command, "--chunk", flags.phase);
-    bench.single_level = flags.accumulation == "single-level";
+    bench.single_level = flags.accumulation == "single";
     run_decode(bench, flags.json);
   } else if (flags.phase == "prefill") {
     refuse_flag(command, "--query-rows", flags.phase);
@@ -248,8 +248,8 @@ void add_bench(CLI::App& program, CommandAction* run) {
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--attention-accumulation", flags->accumulation,
-                   "How the tensor core's sums are kept: two-level or single-level")
-      ->check(CLI::IsMember({"two-level", "single-level"}))
+                   "How the tensor core's sums are kept: two-level or single")
+      ->check(CLI::IsMember({"two-level", "single"}))
       ->capture_default_str();
   command->add_flag("!--no-overlap", options.overlap,
                     "Let no launch begin before the one ahead has ended");

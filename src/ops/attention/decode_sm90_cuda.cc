@@ -11,8 +11,9 @@ namespace octet {
 
 namespace {
 
-// Turns of a warpgroup. Beyond, memory counts and not latency, and equal pieces are the better cut.
-constexpr int whole_pairs_up_to = 8;
+// Turns of a warpgroup, as many as it has stages: those pages are asked for before the launch ahead
+// has ended, and with one more the merge of equal pieces is the quicker.
+constexpr int whole_pairs_up_to = 3;
 
 using KernelOf = DecodeKernel (*)(int queries);
 
@@ -159,6 +160,8 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.output_float32 = args.output_type == DecodeOutput::float32;
   parameters.scale_log2 = args.softmax_scale * 1.44269504088896341f;
   parameters.soft_cap_log2 = args.soft_cap * 1.44269504088896341f;
+  // tanh(s / c) = 1 - 2 / (1 + e^(2 s / c)), and s is in powers of two already.
+  parameters.soft_cap_factor = args.soft_cap > 0 ? 2 / args.soft_cap : 0;
   parameters.sinks = args.sinks;
   parameters.query_means = args.query_means;
   parameters.key_scales = args.key_scales;
@@ -179,6 +182,8 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.total_queries = queries_of(shape);
   parameters.chunks = chunks_of(shape, kernel);
   parameters.queries = std::min(parameters.total_queries, kernel.queries);
+  parameters.has_query_extras =
+      args.sinks != nullptr || args.key_scales != nullptr || args.soft_cap > 0;
   parameters.work = {reinterpret_cast<const DecodePiece*>(workspace.pieces_map_.data()),
                      reinterpret_cast<const DecodeSharedPairs*>(workspace.shared_pairs_.data())};
   parameters.older_pages_settled = args.overlap;

@@ -70,7 +70,12 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
     }
     sum *= inverse_scale;
     if (!whole && row == 0) part.state[q] = make_float2(state.maximum[i], sum);
-    if (whole) factor /= sum;
+    std::int64_t place = -1;
+    if (whole) {
+      factor /= sum;
+      place =
+          query_place<Config>(p, walk.sequence, walk.head, q, p.output_stride, Config::head_dim);
+    }
 #pragma unroll
     for (int b = 0; b < Config::value_blocks; ++b) {
 #pragma unroll
@@ -80,8 +85,8 @@ __device__ void finish_pair(const DecodeParameters& p, const DecodeWalk& walk,
         if (Config::head_dim % 64 != 0 && dimension >= Config::head_dim) continue;
         if (!whole) {
           part.output[q][dimension] = value;
-        } else {
-          store_output<Config>(p, walk.sequence, walk.head, q, dimension, value);
+        } else if (place >= 0) {
+          store_output_at(p, place + dimension, value);
         }
       }
     }

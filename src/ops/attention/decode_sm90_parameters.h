@@ -14,8 +14,9 @@ struct DecodeParameters {
   std::int64_t query_stride;
   std::int64_t output_stride;
   bool output_float32;
-  float scale_log2;          // softmax_scale * log2(e): weights are powers of two
-  float soft_cap_log2;       // soft cap * log2(e); 0: none
+  float scale_log2;     // softmax_scale * log2(e): weights are powers of two
+  float soft_cap_log2;  // soft cap * log2(e); 0: none
+  float soft_cap_factor;
   const float* sinks;        // [query_heads]; null: none
   const float* query_means;  // [rows, query_heads]; null: zeros
   const float* key_scales;   // static scales, [kv_heads]; null: 1
@@ -41,6 +42,7 @@ struct DecodeParameters {
   // shares.
   int chunks;
   int queries;
+  bool has_query_extras;  // sinks, static key scales or a soft cap
   DecodeWork work;
   bool older_pages_settled;
   void* parts;  // two a block

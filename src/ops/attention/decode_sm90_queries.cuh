@@ -96,22 +96,25 @@ __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& wal
       }
     }
     if (lane == 0) {
-      const DecodeHead<Config> of(p, walk.head);
-      if (p.key_scales != nullptr) down *= p.key_scales[of.kv_head];
+      if (p.has_query_extras) {
+        const DecodeHead<Config> of(p, walk.head);
+        if (p.key_scales != nullptr) down *= p.key_scales[of.kv_head];
+        float mean = 0;
+        if (p.query_means != nullptr && place >= 0) {
+          mean =
+              p.scale_log2 *
+              p.query_means[query_place<Config>(p, walk.sequence, walk.head, q, p.query_heads, 1)];
+        }
+        shared.query_mean[group][q] = mean;
+        float sink = no_score;
+        if (p.sinks != nullptr && place >= 0) {
+          sink = p.sinks[of.kv_head * p.group + (q + of.first_query) % p.group] * log2_e;
+          // Without a soft cap nothing is added to the scores, and the sink is lowered instead.
+          if (p.soft_cap_log2 == 0) sink -= mean;
+        }
+        shared.query_sink[group][q] = sink;
+      }
       shared.query_scale[group][q] = down * p.scale_log2;
-      float mean = 0;
-      if (p.query_means != nullptr && place >= 0) {
-        mean = p.scale_log2 *
-               p.query_means[query_place<Config>(p, walk.sequence, walk.head, q, p.query_heads, 1)];
-      }
-      shared.query_mean[group][q] = mean;
-      float sink = no_score;
-      if (p.sinks != nullptr && place >= 0) {
-        sink = p.sinks[of.kv_head * p.group + (q + of.first_query) % p.group] * log2_e;
-        // Without a soft cap nothing is added to the scores, and the sink is lowered instead.
-        if (p.soft_cap_log2 == 0) sink -= mean;
-      }
-      shared.query_sink[group][q] = sink;
     }
 #pragma unroll
     for (int i = 0; i < each; ++i) {

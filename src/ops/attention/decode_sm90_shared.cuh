@@ -186,17 +186,21 @@ __device__ std::int64_t query_place(const DecodeParameters& p, int sequence, int
   return row * stride + static_cast<std::int64_t>(of.kv_head * p.group + q % p.group) * width;
 }
 
+__device__ __forceinline__ void store_output_at(const DecodeParameters& p, std::int64_t at,
+                                                float value) {
+  if (p.output_float32) {
+    static_cast<float*>(p.output)[at] = value;
+  } else {
+    static_cast<__nv_bfloat16*>(p.output)[at] = __float2bfloat16(value);
+  }
+}
+
 template <typename Config>
 __device__ void store_output(const DecodeParameters& p, int sequence, int head, int q,
                              int dimension, float value) {
   const std::int64_t at =
       query_place<Config>(p, sequence, head, q, p.output_stride, Config::head_dim);
-  if (at < 0) return;
-  if (p.output_float32) {
-    static_cast<float*>(p.output)[at + dimension] = value;
-  } else {
-    static_cast<__nv_bfloat16*>(p.output)[at + dimension] = __float2bfloat16(value);
-  }
+  if (at >= 0) store_output_at(p, at + dimension, value);
 }
 
 // Four neighbouring dimensions.

@@ -170,11 +170,10 @@ struct DecodeTurnScales {
   }
 };
 
-// cap * tanh(score / cap), both in powers of two; exact to a few units of float32's last place of
-// the cap.
-__device__ __forceinline__ float soft_capped(float score, float cap) {
-  constexpr float log2_e = 1.44269504088896341f;
-  const float grown = ptx::exp2_approximate(score * (2 * log2_e / cap));
+// cap * tanh(score / cap), both in powers of two and factor 2 / cap without them; exact to a few
+// units of float32's last place of the cap.
+__device__ __forceinline__ float soft_capped(float score, float cap, float factor) {
+  const float grown = ptx::exp2_approximate(score * factor);
   return cap * (1.0f - 2.0f * ptx::reciprocal_approximate(grown + 1.0f));
 }
 
@@ -269,7 +268,8 @@ __device__ __forceinline__ void decode_turn(const DecodeParameters& p, DecodeSha
         const float factor = query_scale * scales.key[x][half];
         if (p.soft_cap_log2 > 0) {
           const float score = fmaf(product, factor, shared.query_mean[group][q]);
-          scores[x][i][half] = soft_capped(score, p.soft_cap_log2) + scales.value_log[x][half];
+          scores[x][i][half] =
+              soft_capped(score, p.soft_cap_log2, p.soft_cap_factor) + scales.value_log[x][half];
         } else {
           scores[x][i][half] = fmaf(product, factor, scales.value_log[x][half]);
         }

@@ -369,7 +369,7 @@ TEST_F(DecodeSm90, MixedLengthsInOneBatch) {
       expect_close({.head_dim = head_dim,
                     .dtype = format.dtype,
                     .scales = scales_of(format),
-                    .lengths = {1, 63, 64, 65, 0, 127, 1500, 0, 7000, 0}},
+                    .lengths = {1, 63, 64, 65, 0, 127, 1500, 0, 3000, 0}},
                    bound);
     }
   }
@@ -389,13 +389,13 @@ TEST_F(DecodeSm90, EveryGroupSize) {
   for (const Format& format : formats) {
     for (const int head_dim : format.head_dims) {
       // Above 16 queries (8 at head_dim 512) they are taken in shares.
-      for (const int group : {1, 2, 3, 4, 5, 7, 8, 16, 21}) {
+      for (const int group : {1, 3, 4, 7, 8, 16, 21}) {
         expect_close({.head_dim = head_dim,
                       .query_heads = 3 * group,
                       .kv_heads = 3,
                       .dtype = format.dtype,
                       .scales = scales_of(format),
-                      .lengths = {1, 200, 64, 1000}},
+                      .lengths = {1, 200, 64, 500}},
                      bound);
       }
     }
@@ -450,12 +450,12 @@ TEST_F(DecodeSm90, SeveralQueryRows) {
 TEST_F(DecodeSm90, Windows) {
   for (const Format& format : formats) {
     for (const int head_dim : format.head_dims) {
-      for (const int window : {1, 63, 64, 128, 1000}) {
+      for (const int window : {1, 64, 128, 1000}) {
         expect_close({.head_dim = head_dim,
                       .window = window,
                       .dtype = format.dtype,
                       .scales = scales_of(format),
-                      .lengths = {1, 64, 130, 1001, 2500}},
+                      .lengths = {1, 64, 130, 1500}},
                      bound);
       }
     }
@@ -543,7 +543,7 @@ TEST_F(DecodeSm90Scores, SinksAndSoftCapsWithAndWithoutMeans) {
 }
 
 TEST_F(DecodeSm90, SingleLevelAccumulationLosesWhatTwoLevelsKeep) {
-  Problem problem{.query_heads = 4, .kv_heads = 4, .lengths = {131072}, .value_mean = 0.5f};
+  Problem problem{.query_heads = 4, .kv_heads = 4, .lengths = {65536}, .value_mean = 0.5f};
   make(problem);
   const std::vector<double> wanted = reference();
   DecodeSm90Workspace two_level(shape(), 1);
