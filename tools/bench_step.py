@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Runs `octet bench step` over the geometry of Llama-3.1-8B on this machine's GPU, and prints its tables.
+
+    tools/bench_step.py run --octet build-cuda/octet --output FILE.jsonl
+    tools/bench_step.py table [--write]
+
+`run` writes one JSON object of `octet bench step --json` a line, with its date; `table` prints
+docs/benchmarks/h200_step.jsonl as Markdown, or puts it between the markers of docs/benchmarks.md.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GEOMETRY = ROOT / "tests" / "data" / "models" / "geometry" / "llama-3.1-8b"
+FIGURES = ROOT / "docs" / "benchmarks" / "h200_step.jsonl"
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+BEGIN = "<!-- step figures: begin (tools/bench_step.py table --write) -->"
+END = "<!-- step figures: end -->"
+
+# Weights, sequences, caches and contexts; two caches are timed step by step in turn.
+CASES = [
+    ("bfloat16", 1, "bfloat16", "256"),
+    ("fp8", 1, "bfloat16", "256"),
+    ("bfloat16", 1, "bfloat16,fp8", "256,4096,16384,65536"),
+    ("fp8", 1, "fp8", "16384"),
+    ("bfloat16", 1, "int8:fp8", "16384"),
+    ("bfloat16", 8, "bfloat16,fp8", "8192"),
+    ("bfloat16", 64, "bfloat16,fp8", "2048"),
+]
+
+
+def run_cases(arguments):
+    lines = []
+    for weights, batch, caches, contexts in CASES:
+        command = [arguments.octet, "bench", "step", "--model", str(GEOMETRY), "--random-weights",
+                   "--device", "cuda", "--json", "--weight-dtype", weights, "--batch", str(batch),
+                   "--kv-cache-dtype", caches, "--contexts", contexts]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode != 0:
+            print(f"bench_step: {' '.join(command)} ended with {done.returncode}", file=sys.stderr)
+            return 1
+        report = json.loads(done.stdout)
+        report["model"] = GEOMETRY.name
+        report["date"] = datetime.date.today().isoformat()
+        lines.append(json.dumps(report))
+        pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for figure in report["figures"]:
+            print(row_of(report, figure), flush=True)
+    return 0
+
+
+def row_of(report, figure):
+    read = figure["weight_bytes"] + figure["cache_bytes"]
+    step = figure["itl_ms"]["p50"]
+    cells = [
+        report["weights"].removeprefix("random "),
+        figure["kv_cache_dtype"],
+        f"{report['batch']} x {figure['context']}",
+        f"{step:.3f}",
+        f"{figure['itl_ms']['p99']:.3f}",
+        f"{read / 1e9:.2f}",
+        f"{read / step * 1e-9:.2f}",
+        f"{figure['ttft_ms']:.1f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def difference_rows(report):
+    caches = list(dict.fromkeys(figure["kv_cache_dtype"] for figure in report["figures"]))
+    for difference in report["differences"]:
+        yield (f"| {report['weights'].removeprefix('random ')} | {caches[1]} less {caches[0]} "
+               f"| {report['batch']} x {difference['context']} | {difference['mean_ms']:+.4f} "
+               f"| {difference['ci95_half_width_ms']:.4f} | {difference['pairs']} |")
+
+
+def operation_rows(operations, unit):
+    key, form = {"TB/s": ("tb_per_s", "{:.2f}"), "TFLOPS": ("tflops", "{:.0f}")}[unit]
+    for line in operations:
+        rate = form.format(line[key]) if key in line else ""
+        yield f"| {line['operation']} | {line['launches']} | {line['us']:.1f} | {rate} |"
+
+
+def operation_table(report, figure, key, what):
+    unit = "TB/s" if key == "operations" else "TFLOPS"
+    return [
+        "",
+        f"{what}, {report['weights'].removeprefix('random ')} weights, {figure['kv_cache_dtype']} cache, "
+        f"{figure['context']} keys; operations one after the other, by events, whose own time counts:",
+        "",
+        f"| operation | launches | us | {unit} |",
+        "|---|---|---|---|",
+        *operation_rows(figure[key], unit),
+    ]
+
+
+def table():
+    reports = [json.loads(line) for line in FIGURES.read_text(encoding="utf-8").splitlines()]
+    first = reports[0]
+    lines = [
+        f"{first['device']}, {first['date']}, `tools/bench_step.py run --octet build-cuda/octet "
+        f"--output docs/benchmarks/h200_step.jsonl`:",
+        "",
+        "| weights | cache | sequences x context | step, ms | p99 | GB read | TB/s "
+        "| first token of one prompt, ms |",
+        "|---|---|---|---|---|---|---|---|",
+        *(row_of(report, figure) for report in reports for figure in report["figures"]),
+        "",
+        "| weights | difference of a step | sequences x context | ms | 95 % within | pairs |",
+        "|---|---|---|---|---|---|",
+        *(row for report in reports for row in difference_rows(report)),
+    ]
+    for report in reports[:2]:
+        lines += operation_table(report, report["figures"][0], "operations", "A step")
+    for report in reports:
+        for figure in report["figures"]:
+            if report["batch"] == 1 and figure["context"] == 16384:
+                lines += operation_table(report, figure, "prompt_operations",
+                                         "The last 8,192 tokens of a prompt")
+    return "\n".join(lines)
+
+
+def write_table():
+    text = DOCUMENT.read_text(encoding="utf-8")
+    begin = text.index(BEGIN) + len(BEGIN)
+    DOCUMENT.write_text(text[:begin] + "\n" + table() + "\n" + text[text.index(END):],
+                        encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run")
+    run.add_argument("--octet", required=True)
+    run.add_argument("--output", required=True)
+    show = commands.add_parser("table")
+    show.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        return run_cases(arguments)
+    if arguments.write:
+        write_table()
+    else:
+        print(table())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
