@@ -14,6 +14,9 @@ namespace {
 // Turns of a warpgroup, as many as it has stages: those pages are asked for before the launch ahead
 // has ended, and with one more the merge of equal pieces is the quicker.
 constexpr int whole_pairs_up_to = 3;
+// Blocks that start late (DecodeCut), on a device that has many more.
+constexpr int late_blocks = 4;
+constexpr int many_blocks = 64;
 
 using KernelOf = DecodeKernel (*)(int queries);
 
@@ -131,7 +134,8 @@ void DecodeSm90Workspace::plan(const std::int32_t* context_lengths, int sequence
                            starts_.data(),
                            blocks_,
                            kernel.warpgroups,
-                           whole_pairs_up_to};
+                           whole_pairs_up_to,
+                           blocks_ >= many_blocks ? late_blocks : 0};
   launch_decode_plan(turns_of(shape_, kernel), context_lengths, sequences, plan, stream);
 }
 

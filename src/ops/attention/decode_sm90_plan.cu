@@ -106,11 +106,11 @@ __global__ void __launch_bounds__(plan_threads)
                 const DecodePlan plan) {
   const std::int32_t total = sum_turns(turns, context_lengths, sequences, plan.starts);
   const int pieces = plan.blocks * plan.warpgroups;
-  const int active = min(pieces, total);
+  const DecodeCut cut(total, plan.blocks, plan.warpgroups, plan.late_blocks);
   const bool whole_pairs = takes_whole_pairs(turns, context_lengths, sequences, plan, total);
   const int pairs = sequences * turns.kv_heads;
   const auto start = [&](int piece) {
-    if (!whole_pairs) return piece < active ? piece_start(total, active, piece) : total;
+    if (!whole_pairs) return cut.start(piece);
     const int block = piece / plan.warpgroups;
     const std::int32_t begin =
         pair_start(turns, context_lengths, sequences, plan.starts, first_pair(pairs, block));
@@ -140,8 +140,8 @@ __global__ void __launch_bounds__(plan_threads)
     const std::int32_t end = start((block + 1) * plan.warpgroups);
     DecodeSharedPairs shared = {};
     const auto share = [&](int side, const Turn& turn) {
-      const int last = owner_of(total, active, turn.pair_start + turn.pair_turns - 1);
-      shared.first_block[side] = owner_of(total, active, turn.pair_start) / plan.warpgroups;
+      const int last = cut.owner(turn.pair_start + turn.pair_turns - 1);
+      shared.first_block[side] = cut.owner(turn.pair_start) / plan.warpgroups;
       shared.blocks[side] = last / plan.warpgroups - shared.first_block[side] + 1;
     };
     if (end > begin) {

@@ -62,14 +62,48 @@ struct DecodeWork {
   const DecodeSharedPairs* shared_pairs;  // one a block
 };
 
-// The line's turn at which a piece begins, and the piece that owns a turn.
-__host__ __device__ inline std::int32_t piece_start(std::int64_t total, int pieces, int piece) {
-  return static_cast<std::int32_t>(total * piece / pieces);
-}
-__host__ __device__ inline std::int32_t owner_of(std::int64_t total, int pieces,
-                                                 std::int64_t turn) {
-  return static_cast<std::int32_t>(((turn + 1) * pieces - 1) / total);
-}
+// The line's cut into pieces, equal ones but for those of the last blocks. Where launches overlap,
+// blocks start in their order as those of the launch ahead end; the last to end are the few that
+// merge, so that a launch's last blocks (one to four were seen) are 1.5 us behind all others. They
+// get no turn where there are few, else two turns less.
+struct DecodeCut {
+  std::int64_t total = 0;
+  int pieces = 0;  // that have turns: at least one each
+  int late = 0;    // the last of them
+  int spared = 0;  // turns that each of these has less
+
+  __host__ __device__ DecodeCut(std::int32_t turns, int blocks, int warpgroups, int late_blocks)
+      : total(turns) {
+    const int all = blocks * warpgroups;
+    const int late_pieces = late_blocks * warpgroups;
+    if (total < 4 * all) {
+      pieces = all - late_pieces < turns ? all - late_pieces : turns;
+    } else {
+      pieces = all;
+      late = late_pieces;
+      spared = 2;
+    }
+  }
+  // The line's turn at which a piece begins; of a piece without turns the line's end.
+  __host__ __device__ std::int32_t start(int piece) const {
+    if (piece >= pieces) return static_cast<std::int32_t>(total);
+    const int late_before = piece - (pieces - late);
+    return static_cast<std::int32_t>(equal_total() * piece / pieces -
+                                     (late_before > 0 ? late_before * spared : 0));
+  }
+  // The piece that has a turn.
+  __host__ __device__ int owner(std::int64_t turn) const {
+    if (late == 0 || turn < start(pieces - late)) {
+      return static_cast<int>(((turn + 1) * pieces - 1) / equal_total());
+    }
+    int piece = pieces - 1;
+    while (start(piece) > turn) --piece;
+    return piece;
+  }
+
+ private:
+  __host__ __device__ std::int64_t equal_total() const { return total + late * spared; }
+};
 
 // Where the plan writes. starts: scratch of sequences + 1 elements.
 struct DecodePlan {
@@ -81,6 +115,7 @@ struct DecodePlan {
   // Where no warpgroup has more turns than this that way, nor many more than with equal pieces,
   // blocks take whole pairs, and none waits for another's parts. 0: equal pieces always.
   int whole_pairs_up_to = 0;
+  int late_blocks = 0;  // the last of the launch (DecodeCut)
 };
 // What a merge of blocks costs, in turns of a short context: 2.4 us to 0.5.
 inline constexpr int merge_turns = 4;
