@@ -10,7 +10,7 @@ namespace octet {
 
 namespace {
 
-constexpr int profiled_runs = 5;
+constexpr int profiled_runs = 3;
 
 class Event {
  public:
