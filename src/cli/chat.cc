@@ -247,6 +247,8 @@ void run_chat(const ChatFlags& flags) {
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   options.max_model_len = flags.max_model_len;
   options.limits.max_sequences = 1;
+  options.limits.prefill_chunk = device == Device::cuda ? gpu_prefill_chunk : cpu_prefill_chunk;
+  options.limits.max_batched_tokens = options.limits.prefill_chunk;
 
   LoadedModel loaded = open_model(flags.model);
   ChatTemplate chat_template = read_chat_template(loaded);

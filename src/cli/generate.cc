@@ -35,14 +35,15 @@ struct GenerateFlags {
   std::optional<std::string> system;
   SamplingParams sampling;
   std::int64_t max_model_len = 0;
-  std::string prefill_chunk = "512";
+  std::string prefill_chunk;  // empty: what suits the device
   CacheFlags cache;
   MachineFlags machine;
   bool json = false;
   bool verbose = false;
 };
 
-std::int64_t parse_prefill_chunk(const std::string& text) {
+std::int64_t parse_prefill_chunk(const std::string& text, Device device) {
+  if (text.empty()) return device == Device::cuda ? gpu_prefill_chunk : cpu_prefill_chunk;
   if (text == "whole") return 0;
   std::int64_t chunk = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), chunk);
@@ -107,7 +108,7 @@ std::vector<TokenId> encode_prompt(const LoadedModel& loaded, const GenerateFlag
 EngineOptions make_options(const GenerateFlags& flags, std::int64_t context,
                            std::int64_t prompt_tokens) {
   EngineOptions options;
-  flags.machine.apply_to(&options);
+  const Device device = flags.machine.apply_to(&options);
   options.cache = flags.cache.policy;
   options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
   if (prompt_tokens >= context) {
@@ -120,9 +121,9 @@ EngineOptions make_options(const GenerateFlags& flags, std::int64_t context,
   options.max_model_len =
       prompt_tokens + std::min(flags.sampling.max_tokens, context - prompt_tokens);
   options.limits.max_sequences = 1;
-  options.limits.prefill_chunk = parse_prefill_chunk(flags.prefill_chunk);
-  options.limits.max_batched_tokens =
-      options.limits.prefill_chunk == 0 ? prompt_tokens : options.limits.prefill_chunk;
+  const std::int64_t chunk = parse_prefill_chunk(flags.prefill_chunk, device);
+  options.limits.prefill_chunk = chunk;
+  options.limits.max_batched_tokens = chunk == 0 ? prompt_tokens : std::min(chunk, prompt_tokens);
   return options;
 }
 
@@ -133,9 +134,9 @@ void run_generate(const GenerateFlags& flags) {
     throw_bad_input("--logprobs needs --json, which reports them");
   }
   // Every flag is checked before the work starts.
-  parse_prefill_chunk(flags.prefill_chunk);
   EngineOptions probe;
   const Device device = flags.machine.apply_to(&probe);
+  parse_prefill_chunk(flags.prefill_chunk, device);
   check_kv_policy_options(flags.cache.policy);
 
   LoadedModel loaded = open_model(flags.model);
@@ -239,7 +240,7 @@ void add_generate(CLI::App& program, CommandAction* run) {
   command
       ->add_option("--prefill-chunk,--max-num-batched-tokens", flags->prefill_chunk,
                    "Tokens of the prompt computed in one step, or whole")
-      ->capture_default_str();
+      ->default_str(fmt::format("{}, on a GPU {}", cpu_prefill_chunk, gpu_prefill_chunk));
   command->add_flag("--json", flags->json, "Print one JSON object and nothing else");
   command->add_flag("--verbose", flags->verbose,
                     "Tell on standard error what each layer's cache could not hold");

@@ -90,6 +90,10 @@ struct MachineFlags {
   Device chosen_device() const;
 };
 
+// Rows of a prompt that a step computes unless told: a GPU is the faster the more there are.
+inline constexpr std::int64_t cpu_prefill_chunk = 512;
+inline constexpr std::int64_t gpu_prefill_chunk = 8192;
+
 // "cpu, 8 threads, avx2 kernels, float32 arithmetic", "cuda, NVIDIA H200, bfloat16 arithmetic".
 std::string describe_device(const EngineCore& core);
 

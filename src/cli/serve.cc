@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,11 +41,10 @@ struct ServeFlags {
   std::int64_t max_queued_requests = 1024;
   std::int64_t cache_pages = 0;
   bool prefix_caching = true;
-  // A CPU reads some hundred tokens a second: 512 beside answers would hold these up for seconds.
-  SchedulerLimits limits{.max_sequences = 32,
-                         .max_batched_tokens = 512,
-                         .prefill_chunk = 512,
-                         .prefill_beside_decodes = 128};
+  // Not given: what suits the device.
+  std::optional<std::int64_t> max_sequences;
+  std::optional<std::int64_t> max_batched_tokens;
+  std::optional<std::int64_t> prefill_beside_decodes;
   CacheFlags cache;
   MachineFlags machine;
   std::string log_level = "info";
@@ -76,6 +76,32 @@ ServerOptions server_options(const ServeFlags& flags) {
   return options;
 }
 
+// A CPU reads some hundred tokens a second: 512 beside answers would hold these up for seconds. A
+// GPU reads tens of thousands, the faster the more at once: 2,048 rows of 8 billion weights take 40
+// ms.
+constexpr SchedulerLimits cpu_limits{.max_sequences = 32,
+                                     .max_batched_tokens = cpu_prefill_chunk,
+                                     .prefill_chunk = cpu_prefill_chunk,
+                                     .prefill_beside_decodes = 128};
+constexpr SchedulerLimits gpu_limits{.max_sequences = 256,
+                                     .max_batched_tokens = gpu_prefill_chunk,
+                                     .prefill_chunk = gpu_prefill_chunk,
+                                     .prefill_beside_decodes = 2048};
+
+SchedulerLimits limits_of(const ServeFlags& flags, Device device) {
+  SchedulerLimits limits = device == Device::cuda ? gpu_limits : cpu_limits;
+  limits.max_sequences = flags.max_sequences.value_or(limits.max_sequences);
+  limits.max_batched_tokens = flags.max_batched_tokens.value_or(limits.max_batched_tokens);
+  limits.prefill_beside_decodes =
+      flags.prefill_beside_decodes.value_or(limits.prefill_beside_decodes);
+  limits.prefill_chunk = limits.max_batched_tokens;
+  return limits;
+}
+
+std::string default_text(std::int64_t on_cpu, std::int64_t on_gpu) {
+  return fmt::format("{}, on a GPU {}", on_cpu, on_gpu);
+}
+
 EngineOptions engine_options(const ServeFlags& flags, Device* device) {
   EngineOptions options;
   *device = flags.machine.apply_to(&options);
@@ -88,8 +114,7 @@ EngineOptions engine_options(const ServeFlags& flags, Device* device) {
   options.kv_cache_pages = flags.cache_pages;
   options.prefix_caching = flags.prefix_caching;
   options.max_model_len = flags.max_model_len;
-  options.limits = flags.limits;
-  options.limits.prefill_chunk = flags.limits.max_batched_tokens;
+  options.limits = limits_of(flags, *device);
   return options;
 }
 
@@ -250,18 +275,19 @@ void add_engine_flags(CLI::App& command, ServeFlags* flags) {
              "Longest prompt and answer together (default: the model's context)")
       ->check(at_least_one)
       ->group(group);
-  add_number(command, "--prefill-beside-decodes", &flags->limits.prefill_beside_decodes,
+  add_number(command, "--prefill-beside-decodes", &flags->prefill_beside_decodes,
              "Tokens of prompts in a step in which answers wait for a token (0: as many as fit)")
-      ->default_str(std::to_string(flags->limits.prefill_beside_decodes))
+      ->default_str(
+          default_text(cpu_limits.prefill_beside_decodes, gpu_limits.prefill_beside_decodes))
       ->group(group);
-  add_number(command, "--max-num-seqs", &flags->limits.max_sequences, "Requests that run at once")
+  add_number(command, "--max-num-seqs", &flags->max_sequences, "Requests that run at once")
       ->check(at_least_one)
-      ->default_str(std::to_string(flags->limits.max_sequences))
+      ->default_str(default_text(cpu_limits.max_sequences, gpu_limits.max_sequences))
       ->group(group);
-  add_number(command, "--max-num-batched-tokens", &flags->limits.max_batched_tokens,
+  add_number(command, "--max-num-batched-tokens", &flags->max_batched_tokens,
              "Tokens computed in one step, and so of a prompt at a time")
       ->check(at_least_one)
-      ->default_str(std::to_string(flags->limits.max_batched_tokens))
+      ->default_str(default_text(cpu_limits.max_batched_tokens, gpu_limits.max_batched_tokens))
       ->group(group);
   add_number(command, "--num-gpu-blocks-override", &flags->cache_pages,
              "Size of the cache, on any device: room for so many pages of 64 tokens in every group "
