@@ -38,9 +38,10 @@ DeviceArray<T> zeroed(std::int64_t elements) {
   return array;
 }
 
-ThreadPool& upload_pool() {
-  static ThreadPool pool(0);
-  return pool;
+// The threads that pack weights are needed no longer than that.
+DenseWeightsCuda upload(const DenseWeights& weights, const LoadOptions& options) {
+  ThreadPool pool(0);
+  return DenseWeightsCuda(weights, pool, options.progress);
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ DenseDecoderCuda::DenseDecoderCuda(ModelConfig config, DenseWeights weights,
       storage_(std::move(storage)),
       positions_(options.max_positions > 0 ? std::min(options.max_positions, config_.max_positions)
                                            : config_.max_positions),
-      weights_(host_weights_, upload_pool(), options.progress) {
+      weights_(upload(host_weights_, options)) {
   const CudaDeviceInfo device = cuda_device_info();
   multiprocessors_ = device.multiprocessors;
   architecture_ = device.architecture;
