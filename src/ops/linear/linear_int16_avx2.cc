@@ -15,7 +15,7 @@
 namespace octet {
 namespace {
 
-constexpr int tile_rows = int16_tile_rows;
+constexpr int tile_rows = 6;
 // Blocks of k between visits to a panel's sums: 6 rows of them (18 KB) stay in the first-level
 // cache while the panels stream through it.
 constexpr std::int64_t blocks_at_once = 32;

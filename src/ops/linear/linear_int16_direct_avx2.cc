@@ -84,8 +84,8 @@ template <class Type, int rows>
                                         const __m256* minima, __m256 sums[rows]) {
 #pragma GCC unroll 4
   for (int row = 0; row < rows; ++row) {
-    const __m256i first = _mm256_permute2x128_si256(low.of[row], high.of[row], 0x20);
-    const __m256i second = _mm256_permute2x128_si256(low.of[row], high.of[row], 0x31);
+    const __m256i a = low.of[row];
+    const __m256i b = high.of[row];
     const __m256 x_scale = _mm256_broadcast_ss(&x[row].scale);
     const auto add = [&](__m256i total, std::int32_t quant_sum, const float* x_sum, int part) {
       const __m256 exact = _mm256_cvtepi32_ps(without_offset<Type::offset>(total, quant_sum));
@@ -95,10 +95,14 @@ template <class Type, int rows>
       }
     };
     if constexpr (Type::halves) {
-      add(first, x[row].half_quant_sums[0], &x[row].half_sums[0], 0);
-      add(second, x[row].half_quant_sums[1], &x[row].half_sums[1], 1);
+      add(_mm256_permute2x128_si256(a, b, 0x20), x[row].half_quant_sums[0], &x[row].half_sums[0],
+          0);
+      add(_mm256_permute2x128_si256(a, b, 0x31), x[row].half_quant_sums[1], &x[row].half_sums[1],
+          1);
     } else {
-      add(_mm256_add_epi32(first, second), x[row].quant_sum, &x[row].sum, 0);
+      const __m256i total =
+          _mm256_add_epi32(_mm256_blend_epi32(a, b, 0xF0), _mm256_permute2x128_si256(a, b, 0x21));
+      add(total, x[row].quant_sum, &x[row].sum, 0);
     }
   }
 }
@@ -108,16 +112,15 @@ inline constexpr int parts = Type::halves ? 2 : 1;
 
 // The groups of a section, from `group` on.
 template <class Type, int group, int rows>
-[[gnu::always_inline]] inline void add_groups(const Int16Block* x, int tile_rows,
-                                              const EightBlocks& blocks, int section,
-                                              const __m256* scales, const __m256* minima,
-                                              __m256 sums[rows]) {
+[[gnu::always_inline]] inline void add_groups(const Int16Block* x, const EightBlocks& blocks,
+                                              int section, const __m256* scales,
+                                              const __m256* minima, __m256 sums[rows]) {
   const auto low = four_outputs<Type, group, rows>(x, blocks, 0, section);
   const auto high = four_outputs<Type, group, rows>(x, blocks, 4, section);
   fold<Type, rows>(x, low, high, scales, minima, sums);
   if constexpr (group + 1 < Type::groups) {
-    add_groups<Type, group + 1, rows>(x + tile_rows, tile_rows, blocks, section,
-                                      scales + parts<Type>, minima + parts<Type>, sums);
+    add_groups<Type, group + 1, rows>(x + rows, blocks, section, scales + parts<Type>,
+                                      minima + parts<Type>, sums);
   }
 }
 
@@ -143,10 +146,8 @@ struct EightOutputs {
   std::int64_t k;
 };
 
-// `rows` rows of a tile of `tile_rows`.
 template <class Type, int rows>
-void multiply_eight(const Int16Block* x, int tile_rows, const EightOutputs& weights,
-                    const OutputTile& tile) {
+void multiply_eight(const Int16Block* x, const EightOutputs& weights, const OutputTile& tile) {
   EightRows<Type> stored(weights.first, weights.row_bytes, weights.outputs);
   __m256 sums[rows];
 #pragma GCC unroll 4
@@ -158,8 +159,8 @@ void multiply_eight(const Int16Block* x, int tile_rows, const EightOutputs& weig
     const __m256* scale = scales.scale;
     const __m256* minimum = scales.minimum;
     for (int section = 0; section < Type::sections; ++section) {
-      add_groups<Type, 0, rows>(x, tile_rows, blocks, section, scale, minimum, sums);
-      x += Type::groups * tile_rows;
+      add_groups<Type, 0, rows>(x, blocks, section, scale, minimum, sums);
+      x += Type::groups * rows;
       scale += Type::groups * parts<Type>;
       minimum += Type::groups * parts<Type>;
     }
@@ -174,49 +175,18 @@ void multiply_eight(const Int16Block* x, int tile_rows, const EightOutputs& weig
   }
 }
 
-// All rows of a tile, three at a time or four where that is all.
-template <class Type>
-void multiply_tile(const Int16Block* x, int tile_rows, const EightOutputs& weights,
-                   OutputTile tile) {
-  int left = tile_rows;
-  while (left > 0) {
-    const int rows = left == 4 ? 4 : left < 3 ? left : 3;
-    switch (rows) {
-      case 1:
-        multiply_eight<Type, 1>(x, tile_rows, weights, tile);
-        break;
-      case 2:
-        multiply_eight<Type, 2>(x, tile_rows, weights, tile);
-        break;
-      case 3:
-        multiply_eight<Type, 3>(x, tile_rows, weights, tile);
-        break;
-      default:
-        multiply_eight<Type, 4>(x, tile_rows, weights, tile);
-        break;
-    }
-    x += rows;
-    tile.y += rows * tile.y_stride;
-    left -= rows;
-  }
-}
-
-template <class Type>
-void multiply_rows(const Int16Block* x, int rows, const WeightRows& weights,
-                   const OutputTile& tile) {
+template <class Type, int rows>
+void multiply_rows(const Int16Block* x, const WeightRows& weights, const OutputTile& tile) {
   const auto* data = reinterpret_cast<Bytes>(weights.data);
   for (std::int64_t output = 0; output < weights.outputs; output += 8) {
-    const EightOutputs eight = {.first = data + output * weights.row_bytes,
+    multiply_eight<Type, rows>(x,
+                               {.first = data + output * weights.row_bytes,
                                 .row_bytes = weights.row_bytes,
                                 .outputs = weights.outputs - output,
-                                .k = weights.k};
-    for (int row = 0; row < rows; row += int16_tile_rows) {
-      const int count = rows - row < int16_tile_rows ? rows - row : int16_tile_rows;
-      multiply_tile<Type>(x + row * (weights.k / int16_block), count, eight,
-                          {.y = tile.y + row * tile.y_stride + output,
-                           .y_stride = tile.y_stride,
-                           .bias = tile.bias == nullptr ? nullptr : tile.bias + output});
-    }
+                                .k = weights.k},
+                               {.y = tile.y + output,
+                                .y_stride = tile.y_stride,
+                                .bias = tile.bias == nullptr ? nullptr : tile.bias + output});
   }
 }
 
@@ -224,8 +194,19 @@ void multiply_rows(const Int16Block* x, int rows, const WeightRows& weights,
 
 void multiply_int16_direct_avx2(const void* packed, int rows, const WeightRows& weights,
                                 const OutputTile& tile) {
+  const auto* x = static_cast<const Int16Block*>(packed);
   with_words(weights.dtype, [&](auto type) {
-    multiply_rows<decltype(type)>(static_cast<const Int16Block*>(packed), rows, weights, tile);
+    using Type = decltype(type);
+    switch (rows) {
+      case 1:
+        return multiply_rows<Type, 1>(x, weights, tile);
+      case 2:
+        return multiply_rows<Type, 2>(x, weights, tile);
+      case 3:
+        return multiply_rows<Type, 3>(x, weights, tile);
+      default:
+        return multiply_rows<Type, 4>(x, weights, tile);
+    }
   });
 }
 

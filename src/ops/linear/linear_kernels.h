@@ -54,9 +54,9 @@ struct LinearKernels {
   // One tile of rows times ceil(outputs / panel_outputs) consecutive panels.
   void (*multiply)(const void* packed, int rows, const void* panels, std::int64_t outputs,
                    std::int64_t padded_k, const OutputTile& tile);
-  // The same sums for 1 to direct_rows rows, in tiles of tile_rows as they are packed, straight
-  // from the stored weights. Not for Arithmetic::bfloat16 unless direct_bfloat16: where there is no
-  // instruction for it, rounding each weight anew costs more than decoding it into a panel.
+  // The same sums for 1 to direct_rows rows straight from the stored weights. Not for
+  // Arithmetic::bfloat16 unless direct_bfloat16: where there is no instruction for it, rounding
+  // each weight anew costs more than decoding it into a panel.
   void (*multiply_direct)(const void* packed, int rows, const WeightRows& weights,
                           const OutputTile& tile);
 };
