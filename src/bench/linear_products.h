@@ -34,8 +34,8 @@ struct LinearProductFigure {
   double bytes = 0;         // of the packed weights, their scales, x and y
   double terabytes_per_second = 0;
   double teraflops = 0;
-  // The rate of the fastest of cuBLASLt's own algorithms on the shape in bfloat16; 0: not measured
-  // (up to 64 rows).
+  // The rate of the fastest of cuBLASLt's own algorithms on the shape in bfloat16, weights being
+  // read anew each time; 0: not measured (up to 2 rows).
   double library_teraflops = 0;
 };
 

@@ -120,10 +120,15 @@ class Bench {
     linear_cuda({stream, device_.multiprocessors, bench_.overlap}, workspace_, args);
   }
 
+  // Where rows are few, weights come from memory in every step; a prefill has time enough.
+  int copies_of(DataType dtype, const LinearShape& shape) const {
+    constexpr std::int64_t few_rows = 64;
+    if (bench_.rows > few_rows) return 1;
+    return static_cast<int>(least_rotation_bytes / weight_bytes(dtype, shape)) + 2;
+  }
+
   LinearProductFigure measure(const LinearShape& shape) {
-    const double bytes = weight_bytes(bench_.dtype, shape);
-    const bool streamed = bench_.rows <= linear_cuda_streamed_rows;
-    const int copies = streamed ? static_cast<int>(least_rotation_bytes / bytes) + 2 : 1;
+    const int copies = copies_of(bench_.dtype, shape);
     const Matrices matrices(bench_.dtype, shape, copies);
     if (read_rate_ == 0) {
       // All copies lie in one run.
@@ -135,7 +140,7 @@ class Bench {
     LinearProductFigure figure;
     figure.shape = shape;
     launch(matrices.at(0), nullptr);  // what is planned once for a shape
-    const int count = streamed ? std::max(copies, 64 / copies * copies) : 2;
+    const int count = copies > 1 ? std::max(copies, 64 / copies * copies) : 2;
     figure.microseconds = time_sustained(count, [&](int index, cudaStream_t stream) {
                             launch(matrices.at(index % copies), stream);
                           }).median_microseconds;
@@ -146,30 +151,38 @@ class Bench {
     const double operations =
         2 * rows * static_cast<double>(shape.inputs) * static_cast<double>(shape.outputs);
     figure.teraflops = operations / figure.microseconds * 1e-6;
-    if (!streamed) figure.library_teraflops = operations / library_microseconds(shape) * 1e-6;
+    if (bench_.rows > 2) {
+      figure.library_teraflops = operations / library_microseconds(shape) * 1e-6;
+    }
     return figure;
+  }
+
+  CublasLtProduct library_product(const DeviceMatrix& matrix) {
+    const DeviceMatrixPart& part = matrix.parts[0];
+    CublasLtProduct product;
+    product.x = x_.data();
+    product.x_stride = matrix.columns;
+    product.rows = bench_.rows;
+    product.weights = part.data;
+    product.weight_stride = part.row_bytes / 2;
+    product.outputs = matrix.rows;
+    product.k = matrix.columns;
+    product.y = y_.data();
+    product.y_stride = matrix.rows;
+    return product;
   }
 
   // The fastest of the library's algorithms for bfloat16 matrices.
   double library_microseconds(const LinearShape& shape) {
-    const Matrices matrices(DataType::bfloat16, shape, 1);
-    const DeviceMatrixPart& part = matrices.at(0).parts[0];
-    CublasLtProduct product;
-    product.x = x_.data();
-    product.x_stride = shape.inputs;
-    product.rows = bench_.rows;
-    product.weights = part.data;
-    product.weight_stride = part.row_bytes / 2;
-    product.outputs = shape.outputs;
-    product.k = shape.inputs;
-    product.y = y_.data();
-    product.y_stride = shape.outputs;
+    const int copies = copies_of(DataType::bfloat16, shape);
+    const Matrices matrices(DataType::bfloat16, shape, copies);
     double fastest = 0;
-    const int algorithms = library_.algorithms(product);
+    const int algorithms = library_.algorithms(library_product(matrices.at(0)));
     for (int i = 0; i < algorithms; ++i) {
-      const double time = time_sustained(2, [&](int, cudaStream_t stream) {
-                            library_.multiply_by(product, i, stream);
-                          }).median_microseconds;
+      const double time =
+          time_sustained(std::max(copies, 2), [&](int index, cudaStream_t stream) {
+            library_.multiply_by(library_product(matrices.at(index % copies)), i, stream);
+          }).median_microseconds;
       if (fastest == 0 || time < fastest) fastest = time;
     }
     return fastest;

@@ -201,11 +201,13 @@ __global__ void __launch_bounds__(threads)
        at < rows * stride; at += static_cast<std::int64_t>(gridDim.x) * threads) {
     std::int64_t column = at % stride;
     if constexpr (slabs) {
+      constexpr int element_of_byte[] = {2, 0, 3, 1};
       const std::int64_t in_band = at % (device_band_rows * stride);
       constexpr int slab = device_band_rows * device_unit_elements;
       constexpr int group = device_band_rows * device_group_elements;
       column = in_band / slab * device_unit_elements +
-               in_band % slab / group * device_group_elements + in_band % device_group_elements;
+               in_band % slab / group * device_group_elements +
+               in_band % device_group_elements / 4 * 4 + element_of_byte[in_band % 4];
     }
     data[at] = Element(
         column >= columns ? 0.0f : deviation * about_normal(seed, static_cast<std::uint64_t>(at)));

@@ -1,5 +1,6 @@
 #include "ops/linear/device_packing.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -259,11 +260,13 @@ void pack_quantised_row(DataType dtype, std::int64_t columns, const std::byte* s
 }
 
 void pack_float8_row(std::int64_t columns, const std::byte* stored, SlabRow to) {
+  constexpr std::int64_t place_in_word[] = {1, 3, 0, 2};
   for (std::int64_t at = 0; at < columns; at += device_group_elements) {
-    const std::int64_t left =
-        columns - at < device_group_elements ? columns - at : device_group_elements;
-    std::memcpy(to.array(static_cast<int>(at % device_unit_elements), device_group_elements),
-                stored + at, static_cast<std::size_t>(left));
+    std::byte* group = to.array(static_cast<int>(at % device_unit_elements), device_group_elements);
+    const std::int64_t end = std::min<std::int64_t>(columns, at + device_group_elements);
+    for (std::int64_t i = at; i < end; ++i) {
+      group[(i - at) / 4 * 4 + place_in_word[i % 4]] = stored[i];
+    }
     if ((at + device_group_elements) % device_unit_elements == 0) {
       to.slab += device_band_rows * device_unit_elements;
     }

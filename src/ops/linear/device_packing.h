@@ -10,8 +10,10 @@
 // + 3, which are called 0 to 7 here: the one and the other half of a group belong to one step of
 // the tensor cores, and may have a scale of their own.
 //
-// A slab of float8_e4m3 is [group 8][row 8][32 bytes]. One of a quantised type is planes of bits of
-// codes and then arrays of scales. A plane is an array of words:
+// A slab of float8_e4m3 is [group 8][row 8][32 bytes], of each four of which bytes 0 to 3 hold
+// elements 2, 0, 3 and 1, so that two neighbours are a shift apart from two halves of a word. One
+// of a quantised type is planes of bits of codes and then arrays of scales. A plane is an array of
+// words:
 //   4 bits   [group 8][row 8][thread 4]; byte i holds element i (low nibble) and 4 + i (high). For
 //            types whose codes choose from a table nibble i of the word holds element i.
 //   8 bits   [group 8][row 8][thread 4][2]; byte i of the words holds element i and 4 + i.

@@ -69,13 +69,13 @@ void allow_shared_memory(const LinearStreamKernel& kernel) {
 
 void launch_stream(const CudaLaunch& launch, const LinearStreamKernel& kernel,
                    const LinearStreamParameters& parameters) {
-  const std::int64_t bands = (parameters.outputs + device_band_rows - 1) / device_band_rows;
+  const std::int64_t tiles = (parameters.outputs + kernel.outputs - 1) / kernel.outputs;
   const std::int64_t most = std::int64_t{kernel.blocks} * std::max(launch.multiprocessors, 1);
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(std::min(bands, most)));
+  config.gridDim = dim3(static_cast<unsigned>(std::min(tiles, most)));
   config.blockDim = dim3(32 * linear_stream_warps);
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = launch.stream;
@@ -111,10 +111,9 @@ void stream_part(const CudaLaunch& launch, const LinearCudaArgs& args, const Dev
   p.y = y_at(args, first_row, part.first_row);
   p.y_stride = args.y_stride;
   p.y_float32 = args.y_type == LinearOutput::float32;
-  launch_stream(launch,
-                linear_stream_kernel(part.dtype, has_block_scales(matrix, part),
-                                     rows > linear_stream_most_rows / 2),
-                p);
+  launch_stream(
+      launch,
+      linear_stream_kernel(part.dtype, has_block_scales(matrix, part), static_cast<int>(rows)), p);
 }
 
 void stream_rows(const CudaLaunch& launch, const LinearCudaArgs& args,
@@ -191,10 +190,10 @@ bool multiply_part(const CudaLaunch& launch, LinearCudaWorkspace::Contents& cont
 
 }  // namespace
 
-LinearStreamKernel linear_stream_kernel(DataType dtype, bool block_scales, bool wide) {
-  LinearStreamKernel kernel = linear_stream_kernel_plain(dtype, block_scales, wide);
-  if (kernel.function == nullptr) kernel = linear_stream_kernel_blocks_32(dtype, wide);
-  if (kernel.function == nullptr) kernel = linear_stream_kernel_blocks_256(dtype, wide);
+LinearStreamKernel linear_stream_kernel(DataType dtype, bool block_scales, int rows) {
+  LinearStreamKernel kernel = linear_stream_kernel_plain(dtype, block_scales, rows);
+  if (kernel.function == nullptr) kernel = linear_stream_kernel_blocks_32(dtype, rows);
+  if (kernel.function == nullptr) kernel = linear_stream_kernel_blocks_256(dtype, rows);
   if (kernel.function == nullptr) {
     throw_error(ErrorKind::internal, "linear on the GPU: no kernel for {}", traits_of(dtype).name);
   }
@@ -206,10 +205,10 @@ LinearCudaWorkspace::LinearCudaWorkspace(std::size_t scratch_bytes)
   contents_->scratch = DeviceArray<std::byte>(scratch_bytes);
   contents_->bias = DeviceArray<std::byte>(bias_bytes);
   for (const DataType dtype : all_data_types) {
-    for (const bool wide : {false, true}) {
-      allow_shared_memory(linear_stream_kernel(dtype, false, wide));
+    for (const int rows : {1, 8, 16}) {
+      allow_shared_memory(linear_stream_kernel(dtype, false, rows));
       if (dtype == DataType::float8_e4m3) {
-        allow_shared_memory(linear_stream_kernel(dtype, true, wide));
+        allow_shared_memory(linear_stream_kernel(dtype, true, rows));
       }
     }
   }
@@ -226,7 +225,9 @@ void linear_cuda(const CudaLaunch& launch, LinearCudaWorkspace& workspace,
   validate(args);
   if (args.rows == 0) return;
   for (const DeviceMatrixPart& part : args.weight->parts) {
-    const bool library = args.rows > linear_cuda_streamed_rows;
+    const bool library =
+        args.rows > (part.dtype == DataType::bfloat16 ? linear_cuda_streamed_rows_bfloat16
+                                                      : linear_cuda_streamed_rows);
     if (library && multiply_part(launch, workspace.contents(), args, part)) continue;
     stream_rows(launch, args, part);
   }

@@ -14,8 +14,7 @@ namespace octet {
 // are of output lane / 4.
 __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -62,12 +61,18 @@ __device__ __forceinline__ void add_scaled(float (&sum)[4], const float (&produc
   }
 }
 
-// sum += x W of one group, of a type without scales in its slabs, for the band at `stage`. `scales`
-// are of the thread's two outputs, and not looked at where `scaled` is false.
+// The sums of a thread: the tensor cores' two steps of a group add to one each, so that neither
+// waits for the other.
+struct StepSums {
+  float of_step[2][4] = {};
+};
+
+// sums += x W of one group, of a type without scales in its slabs, for the band at `stage`.
+// `scales` are of the thread's two outputs, and not looked at where `scaled` is false.
 template <DataType type, bool scaled, bool wide>
 __device__ __forceinline__ void multiply_plain_group(const std::uint8_t* stage, int lane, int group,
                                                      const InputFragment<wide>& x, float2 scales,
-                                                     float (&sum)[4]) {
+                                                     StepSums& sums) {
   using Decoder = WeightDecoder<type>;
   WeightFragment weights[Decoder::terms];
   const int row = lane / 4;
@@ -79,11 +84,11 @@ __device__ __forceinline__ void multiply_plain_group(const std::uint8_t* stage, 
     x.step(half, a);
 #pragma unroll
     for (int term = 0; term < Decoder::terms; ++term) {
-      multiply_add(scaled ? products : sum, a, weights[term].pairs[2 * half],
+      multiply_add(scaled ? products : sums.of_step[half], a, weights[term].pairs[2 * half],
                    weights[term].pairs[2 * half + 1]);
     }
   }
-  if constexpr (scaled) add_scaled<wide>(sum, products, scales.x, scales.y);
+  if constexpr (scaled) add_scaled<wide>(sums.of_step[0], products, scales.x, scales.y);
 }
 
 // The scales of a thread's two outputs.
@@ -104,7 +109,8 @@ template <DataType type, bool wide>
 __device__ __forceinline__ void multiply_quantised_group(const std::uint8_t* stage, int lane,
                                                          int group, const InputFragment<wide>& x,
                                                          const OutputScales<type>& scales,
-                                                         float (&sum)[4]) {
+                                                         StepSums& sums) {
+  float(&sum)[4] = sums.of_step[group % 2];
   using Decoder = WeightDecoder<type>;
   constexpr bool sixteen = Decoder::scale_groups == 16;
   WeightFragment weights;

@@ -1,10 +1,10 @@
 // y = x W^T for up to 16 rows of x, at the speed at which memory gives W. For *.cu files.
 //
-// A block of four warps takes bands of 8 outputs in turn. Each warp streams every fourth unit of
-// 256 elements of the band's rows through its own ring in shared memory and multiplies it on the
+// A block of four warps takes tiles of 8 or 16 outputs in turn. Each warp streams every fourth unit
+// of 256 elements of the tile's rows through its own ring in shared memory and multiplies it on the
 // tensor cores, with no barrier but the warp's own. A warp's sum runs over its units in ascending
 // order; then the warps' sums are added in theirs: the order depends on K alone. x comes through
-// the L1.
+// the L1, half a unit ahead of its use.
 //
 // The rings are filled before the block waits for the kernels ahead, whose results the weights are
 // not: so the memory stays busy while one kernel ends and the next begins. Half of a
@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -23,19 +22,23 @@
 
 namespace octet {
 
-template <DataType type>
+template <DataType type, int bands>
 struct StreamShape {
   // Of a multiprocessor; types that take work to decode need more warps.
   static constexpr int blocks = keeps_row_order(type) ? 2 : 3;
-  // As many as fit into half of a multiprocessor's 227 KB.
-  static constexpr int room = (keeps_row_order(type) ? 13000 : 8600) / StageLayout<type>::bytes;
-  static constexpr int stages = room < 2 ? 2 : room > 6 ? 6 : room;
-  using Ring = WeightRing<type, stages>;
+  // How many the registers have room for, the next kernel's included; scales take some.
+  static constexpr int blocks_beside(bool wide) {
+    return wide ? blocks : WeightDecoder<type>::scale_groups > 0 ? blocks + 1 : 2 * blocks;
+  }
+  static constexpr int outputs = bands * device_band_rows;
+  // As many as fit into half of a multiprocessor's 227 KB; more where a tile is large.
+  static constexpr int room =
+      (keeps_row_order(type) ? 13000 : 8600) / (bands * StageLayout<type>::bytes);
+  static constexpr int stages = room < 3 ? 3 : room > 6 ? 6 : room;
+  using Ring = WeightRing<type, bands, stages>;
 
   // After the rings, two buffers of [warp][row of x][output] float32, and the barriers.
-  static constexpr int sums(bool wide) {
-    return linear_stream_warps * (wide ? 16 : 8) * device_band_rows;
-  }
+  static constexpr int sums(bool wide) { return linear_stream_warps * (wide ? 16 : 8) * outputs; }
   static constexpr std::size_t shared_bytes(bool wide) {
     return linear_stream_warps * (Ring::bytes + stages * sizeof(std::uint64_t)) +
            2 * sizeof(float) * static_cast<std::size_t>(sums(wide));
@@ -93,122 +96,152 @@ __device__ __forceinline__ float2 load_block_scales(const LinearStreamParameters
   return make_float2(at(output), at(output + 1));
 }
 
-// What a thread multiplies of one unit of x: four groups at a time, which are all the registers
-// that there are for it.
-template <bool contiguous, bool wide>
-struct UnitInputs {
-  InputRow<contiguous> low;
-  InputRow<contiguous> high;
-  InputFragment<wide> x[4];
+// What a thread multiplies of half a unit of x.
+template <bool wide>
+struct HalfUnit {
+  InputFragment<wide> groups[4];
 
-  __device__ __forceinline__ UnitInputs(const LinearStreamParameters& p, int lane)
-      : low(p, lane / 4, lane % 4), high(p, lane / 4 + 8, lane % 4) {}
-
-  // The four groups from `start` on; `fast` where the whole unit ends within aligned rows.
-  __device__ __forceinline__ void load(int start, bool fast, int k) {
-    if (fast) {
+  // From element `start` on; `fast` where the whole half ends within aligned rows.
+  template <bool contiguous>
+  __device__ __forceinline__ void load(const InputRow<contiguous>& low,
+                                       const InputRow<contiguous>& high, int start, bool aligned,
+                                       int k) {
+    if (aligned && start + 4 * device_group_elements <= k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        x[i].low = low.load(start + i * device_group_elements);
-        if constexpr (wide) x[i].high = high.load(start + i * device_group_elements);
+        groups[i].low = low.load(start + i * device_group_elements);
+        if constexpr (wide) groups[i].high = high.load(start + i * device_group_elements);
       }
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        x[i].low = low.load_slowly(start + i * device_group_elements, k);
-        if constexpr (wide) x[i].high = high.load_slowly(start + i * device_group_elements, k);
+        groups[i].low = low.load_slowly(start + i * device_group_elements, k);
+        if constexpr (wide) {
+          groups[i].high = high.load_slowly(start + i * device_group_elements, k);
+        }
       }
     }
   }
 };
 
-// Groups first_group to first_group + 3 of a unit, of which `groups` are there.
-template <DataType type, bool block_scales, bool wide, int first_group, typename Scales>
+// Groups first_group to first_group + 3 of all bands of the tile at `stage`, or the first `groups`
+// of them. The unit begins at element `start`.
+template <DataType type, int bands, bool block_scales, bool wide, int first_group, bool all>
 __device__ __forceinline__ void multiply_groups(const LinearStreamParameters& p,
                                                 const std::uint8_t* stage, int first_output,
                                                 int start, int groups, int lane,
-                                                const InputFragment<wide> (&x)[4],
-                                                const Scales& scales, float (&sum)[4]) {
+                                                const HalfUnit<wide>& x, StepSums (&sums)[bands]) {
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int group = first_group + i;
-    if (group >= groups) break;
+  for (int band = 0; band < bands; ++band) {
+    const std::uint8_t* at = stage + band * StageLayout<type>::bytes;
     if constexpr (WeightDecoder<type>::scale_groups > 0) {
-      multiply_quantised_group<type, wide>(stage, lane, group, x[i], scales, sum);
-    } else {
-      float2 of_outputs = {};
-      if constexpr (block_scales) {
-        of_outputs =
-            load_block_scales(p, first_output, start + group * device_group_elements, lane);
+      const OutputScales<type> scales(at, lane);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (!all && i >= groups) break;
+        multiply_quantised_group<type, wide>(at, lane, first_group + i, x.groups[i], scales,
+                                             sums[band]);
       }
-      multiply_plain_group<type, block_scales, wide>(stage, lane, group, x[i], of_outputs, sum);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (!all && i >= groups) break;
+        float2 scales = {};
+        if constexpr (block_scales) {
+          scales = load_block_scales(p, first_output + band * device_band_rows,
+                                     start + (first_group + i) * device_group_elements, lane);
+        }
+        multiply_plain_group<type, block_scales, wide>(at, lane, first_group + i, x.groups[i],
+                                                       scales, sums[band]);
+      }
     }
   }
 }
 
-struct NoScales {
-  __device__ __forceinline__ NoScales(const std::uint8_t*, int) {}
-};
-
-// Adds the warps' sums of a band and writes them. Every thread of the block.
-template <bool block_scales, bool wide>
-__device__ __forceinline__ void write_band(const LinearStreamParameters& p, int first_output,
-                                           const float (&sum)[4], float* buffer) {
-  constexpr int rows = wide ? 16 : 8;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  float* to = buffer + (warp * rows + lane / 4) * device_band_rows + 2 * (lane % 4);
-  *reinterpret_cast<float2*>(to) = make_float2(sum[0], sum[1]);
-  if constexpr (wide) {
-    *reinterpret_cast<float2*>(to + 8 * device_band_rows) = make_float2(sum[2], sum[3]);
-  }
-  __syncthreads();
-  const int at = static_cast<int>(threadIdx.x);
-  const int row = at / device_band_rows;
-  const int output = first_output + at % device_band_rows;
-  if (row >= p.rows || output >= p.outputs) return;
-  float total = 0;
-#pragma unroll
-  for (int w = 0; w < linear_stream_warps; ++w) total += buffer[w * rows * device_band_rows + at];
-  if constexpr (!block_scales) {
-    if (p.scales != nullptr) total *= p.scales[output / p.block_rows];
-  }
-  if (p.bias != nullptr) total += p.bias[output];
-  const std::int64_t place = row * p.y_stride + output;
-  if (p.y_float32) {
-    static_cast<float*>(p.y)[place] = total;
+// A check at every group would keep the compiler from mixing their instructions.
+template <DataType type, int bands, bool block_scales, bool wide, int first_group>
+__device__ __forceinline__ void multiply_half(const LinearStreamParameters& p,
+                                              const std::uint8_t* stage, int first_output,
+                                              int start, int lane, const HalfUnit<wide>& x,
+                                              StepSums (&sums)[bands]) {
+  const int left = p.k - start - first_group * device_group_elements;
+  if (left > 3 * device_group_elements) {
+    multiply_groups<type, bands, block_scales, wide, first_group, true>(p, stage, first_output,
+                                                                        start, 4, lane, x, sums);
   } else {
-    static_cast<__nv_bfloat16*>(p.y)[place] = __float2bfloat16_rn(total);
+    const int groups = (left + device_group_elements - 1) / device_group_elements;
+    multiply_groups<type, bands, block_scales, wide, first_group, false>(
+        p, stage, first_output, start, groups, lane, x, sums);
   }
 }
 
-template <DataType type, bool block_scales, bool wide>
+// Adds the warps' sums of a tile and writes them. Every thread of the block.
+template <int bands, bool block_scales, bool wide>
+__device__ __forceinline__ void write_tile(const LinearStreamParameters& p, int first_output,
+                                           const StepSums (&sums)[bands], float* buffer) {
+  constexpr int rows = wide ? 16 : 8;
+  constexpr int outputs = bands * device_band_rows;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int band = 0; band < bands; ++band) {
+    const auto& [first, second] = sums[band].of_step;
+    float* to =
+        buffer + (warp * rows + lane / 4) * outputs + band * device_band_rows + 2 * (lane % 4);
+    *reinterpret_cast<float2*>(to) = make_float2(first[0] + second[0], first[1] + second[1]);
+    if constexpr (wide) {
+      *reinterpret_cast<float2*>(to + 8 * outputs) =
+          make_float2(first[2] + second[2], first[3] + second[3]);
+    }
+  }
+  __syncthreads();
+  for (int at = static_cast<int>(threadIdx.x); at < p.rows * outputs;
+       at += 32 * linear_stream_warps) {
+    const int output = first_output + at % outputs;
+    if (output >= p.outputs) continue;
+    float total = 0;
+#pragma unroll
+    for (int w = 0; w < linear_stream_warps; ++w) total += buffer[w * rows * outputs + at];
+    if constexpr (!block_scales) {
+      if (p.scales != nullptr) total *= p.scales[output / p.block_rows];
+    }
+    if (p.bias != nullptr) total += p.bias[output];
+    const std::int64_t place = at / outputs * p.y_stride + output;
+    if (p.y_float32) {
+      static_cast<float*>(p.y)[place] = total;
+    } else {
+      static_cast<__nv_bfloat16*>(p.y)[place] = __float2bfloat16_rn(total);
+    }
+  }
+}
+
+template <DataType type, int bands, bool block_scales, bool wide>
 __global__ void __launch_bounds__(32 * linear_stream_warps,
-                                  (wide ? 1 : 2) * StreamShape<type>::blocks)
+                                  StreamShape<type, bands>::blocks_beside(wide))
     linear_stream(const __grid_constant__ LinearStreamParameters p) {
-  using Shape = StreamShape<type>;
+  using Shape = StreamShape<type, bands>;
   using Layout = StageLayout<type>;
   extern __shared__ __align__(128) std::uint8_t shared[];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  auto* sums = reinterpret_cast<float*>(shared + linear_stream_warps * Shape::Ring::bytes);
-  auto* barriers = reinterpret_cast<std::uint64_t*>(sums + 2 * Shape::sums(wide));
+  auto* buffers = reinterpret_cast<float*>(shared + linear_stream_warps * Shape::Ring::bytes);
+  auto* barriers = reinterpret_cast<std::uint64_t*>(buffers + 2 * Shape::sums(wide));
   typename Shape::Ring ring(shared + warp * Shape::Ring::bytes, barriers + warp * Shape::stages,
                             lane);
   const int units = (p.k + device_unit_elements - 1) / device_unit_elements;
-  const int step = static_cast<int>(gridDim.x) * device_band_rows;
-  const int first_output = static_cast<int>(blockIdx.x) * device_band_rows;
-  // From a unit to the next.
-  constexpr int unit_step = Layout::rows ? Layout::unit_bytes : Layout::bytes;
+  const int step = static_cast<int>(gridDim.x) * Shape::outputs;
+  const int first_output = static_cast<int>(blockIdx.x) * Shape::outputs;
 
-  // The copies run ahead of the products over the same units of the same bands.
+  // The copies run ahead of the products over the same units of the same tiles.
+  constexpr int unit_step = device_unit_bytes(type) * (Layout::rows ? 1 : device_band_rows);
   int copy_output = units > warp ? first_output : p.outputs;
   int copy_unit = warp;
   const auto copy_next = [&]() {
     if (copy_output < p.outputs) {
       ring.fill(
           p.weights + copy_output * p.row_bytes + static_cast<std::int64_t>(copy_unit) * unit_step,
-          p.row_bytes, static_cast<int>(p.row_bytes) - copy_unit * Layout::unit_bytes);
+          p.row_bytes, static_cast<int>(p.row_bytes) - copy_unit * Layout::unit_bytes,
+          (p.outputs - copy_output + device_band_rows - 1) / device_band_rows);
       copy_unit += linear_stream_warps;
       if (copy_unit >= units) {
         copy_unit = warp;
@@ -222,36 +255,47 @@ __global__ void __launch_bounds__(32 * linear_stream_warps,
   let_next_kernel_begin();
   begin_after_previous_kernels();
 
-  using Scales =
-      std::conditional_t<(WeightDecoder<type>::scale_groups > 0), OutputScales<type>, NoScales>;
-  UnitInputs<WeightDecoder<type>::contiguous, wide> inputs(p, lane);
+  const InputRow<WeightDecoder<type>::contiguous> low(p, lane / 4, lane % 4);
+  const InputRow<WeightDecoder<type>::contiguous> high(p, lane / 4 + 8, lane % 4);
+  constexpr int half_unit = device_unit_elements / 2;
+  HalfUnit<wide> first;
+  HalfUnit<wide> second;
+  if (warp < units) first.load(low, high, warp * device_unit_elements, p.x_aligned, p.k);
   int buffer = 0;
   for (int output = first_output; output < p.outputs; output += step) {
-    float sum[4] = {0, 0, 0, 0};
+    StepSums sums[bands];
     for (int unit = warp; unit < units; unit += linear_stream_warps) {
       const int start = unit * device_unit_elements;
-      const int groups = (p.k - start + device_group_elements - 1) / device_group_elements;
-      const bool fast = p.x_aligned && start + device_unit_elements <= p.k;
-      inputs.load(start, fast, p.k);
+      second.load(low, high, start + half_unit, p.x_aligned, p.k);
       const std::uint8_t* stage = ring.next();
       copy_next();
-      const Scales scales(stage, lane);
-      multiply_groups<type, block_scales, wide, 0>(p, stage, output, start, groups, lane, inputs.x,
-                                                   scales, sum);
-      inputs.load(start + 4 * device_group_elements, fast, p.k);
-      multiply_groups<type, block_scales, wide, 4>(p, stage, output, start, groups, lane, inputs.x,
-                                                   scales, sum);
+      multiply_half<type, bands, block_scales, wide, 0>(p, stage, output, start, lane, first, sums);
+      const int next = unit + linear_stream_warps < units ? unit + linear_stream_warps : warp;
+      first.load(low, high, next * device_unit_elements, p.x_aligned, p.k);
+      multiply_half<type, bands, block_scales, wide, 4>(p, stage, output, start, lane, second,
+                                                        sums);
     }
-    write_band<block_scales, wide>(p, output, sum, sums + buffer * Shape::sums(wide));
+    write_tile<bands, block_scales, wide>(p, output, sums, buffers + buffer * Shape::sums(wide));
     buffer ^= 1;
   }
 }
 
+// `rows` of x: up to two need no larger tiles, for they are few beside the weights.
 template <DataType type, bool block_scales = false>
-LinearStreamKernel make_linear_stream_kernel(bool wide) {
-  using Shape = StreamShape<type>;
-  return {wide ? linear_stream<type, block_scales, true> : linear_stream<type, block_scales, false>,
-          Shape::shared_bytes(wide), Shape::blocks};
+LinearStreamKernel make_linear_stream_kernel(int rows) {
+  using Small = StreamShape<type, keeps_row_order(type) ? 1 : 2>;
+  using Large = StreamShape<type, 2>;
+  if (rows <= 2) {
+    return {linear_stream < type,
+            keeps_row_order(type) ? 1 : 2,
+            block_scales,
+            false >
+            , Small::shared_bytes(false), Small::blocks, Small::outputs};
+  }
+  const bool wide = rows > 8;
+  return {wide ? linear_stream<type, 2, block_scales, true>
+               : linear_stream<type, 2, block_scales, false>,
+          Large::shared_bytes(wide), Large::blocks, Large::outputs};
 }
 
 }  // namespace octet

@@ -40,15 +40,16 @@ inline constexpr int linear_stream_most_rows = 16;
 struct LinearStreamKernel {
   void (*function)(LinearStreamParameters) = nullptr;
   std::size_t shared_bytes = 0;
-  int blocks = 0;  // of a multiprocessor
+  int blocks = 0;   // of a multiprocessor
+  int outputs = 0;  // of a tile
 };
 
-// block_scales: the scales differ along k. wide: for 9 to 16 rows, else up to 8.
-LinearStreamKernel linear_stream_kernel(DataType dtype, bool block_scales, bool wide);
+// For 1 to 16 rows of x. block_scales: the scales differ along k.
+LinearStreamKernel linear_stream_kernel(DataType dtype, bool block_scales, int rows);
 
 // Of some of the types each, so that they are compiled side by side; `function` is null for others.
-LinearStreamKernel linear_stream_kernel_plain(DataType dtype, bool block_scales, bool wide);
-LinearStreamKernel linear_stream_kernel_blocks_32(DataType dtype, bool wide);
-LinearStreamKernel linear_stream_kernel_blocks_256(DataType dtype, bool wide);
+LinearStreamKernel linear_stream_kernel_plain(DataType dtype, bool block_scales, int rows);
+LinearStreamKernel linear_stream_kernel_blocks_32(DataType dtype, int rows);
+LinearStreamKernel linear_stream_kernel_blocks_256(DataType dtype, int rows);
 
 }  // namespace octet

@@ -14,10 +14,11 @@
 
 namespace octet {
 
-template <DataType type, int stages>
+template <DataType type, int bands, int stages>
 class WeightRing {
  public:
-  static constexpr int bytes = stages * StageLayout<type>::bytes;
+  static constexpr int stage_bytes = bands * StageLayout<type>::bytes;
+  static constexpr int bytes = stages * stage_bytes;
 
   // `memory` holds `bytes`, aligned to 16; `barriers` one for each stage. All lanes.
   __device__ __forceinline__ WeightRing(std::uint8_t* memory, std::uint64_t* barriers, int lane)
@@ -31,36 +32,38 @@ class WeightRing {
 #endif
   }
 
-  // Starts to fill the next stage from 256 elements of a band: `from` is where they begin in the
-  // first row, or their slab; rows are `row_bytes` apart and have `left` bytes from there on. The
-  // stage must be used up by all lanes.
-  __device__ __forceinline__ void fill(const std::uint8_t* from, std::int64_t row_bytes, int left) {
-    std::uint8_t* stage = memory_ + fill_stage_ * StageLayout<type>::bytes;
-    constexpr int unit_bytes = StageLayout<type>::unit_bytes;
-    const int of_row = StageLayout<type>::rows && left < unit_bytes ? left : unit_bytes;
+  // Starts to fill the next stage from 256 elements of bands that follow one another: `from` is
+  // where they begin in the first row, or their first slab; rows are `row_bytes` apart (slabs eight
+  // times that) and have `left` bytes from there on. `there`: bands that the matrix has. The stage
+  // must be used up by all lanes.
+  __device__ __forceinline__ void fill(const std::uint8_t* from, std::int64_t row_bytes, int left,
+                                       int there) {
+    std::uint8_t* stage = memory_ + fill_stage_ * stage_bytes;
+    const int of_row = Layout::rows && left < Layout::unit_bytes ? left : Layout::unit_bytes;
+    const int filled = bands == 1 || there > bands ? bands : there;
 #if __CUDA_ARCH__ >= 900
     std::uint64_t* barrier = barriers_ + fill_stage_;
     if (lane_ == 0) {
-      ptx::mbarrier_expect(barrier, static_cast<std::uint32_t>(device_band_rows * of_row));
+      ptx::mbarrier_expect(barrier, static_cast<std::uint32_t>(filled * device_band_rows * of_row));
     }
-    if constexpr (StageLayout<type>::rows) {
-      if (lane_ < device_band_rows) {
-        ptx::bulk_copy(stage + StageLayout<type>::place(lane_), from + lane_ * row_bytes,
+    if constexpr (Layout::rows) {
+      if (lane_ < filled * device_band_rows) {
+        ptx::bulk_copy(place(stage, lane_), from + lane_ * row_bytes,
                        static_cast<std::uint32_t>(of_row), barrier);
       }
-    } else if (lane_ == 0) {
-      ptx::bulk_copy(stage, from, device_band_rows * unit_bytes, barrier);
+    } else if (lane_ < filled) {
+      ptx::bulk_copy(stage + lane_ * Layout::bytes, from + lane_ * device_band_rows * row_bytes,
+                     device_band_rows * Layout::unit_bytes, barrier);
     }
 #else
-    if constexpr (StageLayout<type>::rows) {
-      for (int row = 0; row < device_band_rows; ++row) {
-        for (int at = 16 * lane_; at < of_row; at += 512) {
-          copy_16_bytes(stage + StageLayout<type>::place(row) + at, from + row * row_bytes + at);
-        }
+    if constexpr (Layout::rows) {
+      for (int row = 0; row < filled * device_band_rows; ++row) {
+        copy_together(place(stage, row), from + row * row_bytes, of_row);
       }
     } else {
-      for (int at = 16 * lane_; at < device_band_rows * unit_bytes; at += 512) {
-        copy_16_bytes(stage + at, from + at);
+      for (int band = 0; band < filled; ++band) {
+        copy_together(stage + band * Layout::bytes, from + band * device_band_rows * row_bytes,
+                      device_band_rows * Layout::unit_bytes);
       }
     }
 #endif
@@ -83,7 +86,7 @@ class WeightRing {
     asm volatile("cp.async.wait_group %0;" ::"n"(stages - 2) : "memory");
     __syncwarp();
 #endif
-    const std::uint8_t* stage = memory_ + stage_ * StageLayout<type>::bytes;
+    const std::uint8_t* stage = memory_ + stage_ * stage_bytes;
     if (++stage_ == stages) {
       stage_ = 0;
       parity_ ^= 1;
@@ -92,11 +95,20 @@ class WeightRing {
   }
 
  private:
-  static __device__ __forceinline__ void copy_16_bytes(std::uint8_t* shared,
-                                                       const std::uint8_t* global) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(shared)),
-                 "l"(global)
-                 : "memory");
+  using Layout = StageLayout<type>;
+
+  static __device__ __forceinline__ std::uint8_t* place(std::uint8_t* stage, int row) {
+    return stage + row / device_band_rows * Layout::bytes + Layout::place(row % device_band_rows);
+  }
+  // `count` bytes, a multiple of 16, by all lanes.
+  __device__ __forceinline__ void copy_together(std::uint8_t* shared, const std::uint8_t* global,
+                                                int count) const {
+    for (int at = 16 * lane_; at < count; at += 512) {
+      asm volatile(
+          "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(ptx::shared_address(shared + at)),
+          "l"(global + at)
+          : "memory");
+    }
   }
 
   std::uint8_t* memory_;
