@@ -31,10 +31,10 @@ struct StreamShape {
     return wide ? blocks : WeightDecoder<type>::scale_groups > 0 ? blocks + 1 : 2 * blocks;
   }
   static constexpr int outputs = bands * device_band_rows;
-  // As many as fit into half of a multiprocessor's 227 KB; more where a tile is large.
-  static constexpr int room =
-      (keeps_row_order(type) ? 13000 : 8600) / (bands * StageLayout<type>::bytes);
-  static constexpr int stages = room < 3 ? 3 : room > 6 ? 6 : room;
+  // 52 KB of shared memory for a block: two fill half of a multiprocessor of Hopper's, and one fits
+  // where a block may have no more than 99 KB.
+  static constexpr int room = 13100 / (bands * StageLayout<type>::bytes);
+  static constexpr int stages = room < 2 ? 2 : room > 6 ? 6 : room;
   using Ring = WeightRing<type, bands, stages>;
 
   // After the rings, two buffers of [warp][row of x][output] float32, and the barriers.
@@ -280,22 +280,22 @@ __global__ void __launch_bounds__(32 * linear_stream_warps,
   }
 }
 
-// `rows` of x: up to two need no larger tiles, for they are few beside the weights.
+// Tiles of one band where two would take more shared memory than there is, or, for up to two rows
+// of x, more than is needed: those are few beside the weights.
 template <DataType type, bool block_scales = false>
 LinearStreamKernel make_linear_stream_kernel(int rows) {
-  using Small = StreamShape<type, keeps_row_order(type) ? 1 : 2>;
-  using Large = StreamShape<type, 2>;
+  constexpr int few_bands = keeps_row_order(type) ? 1 : 2;
+  constexpr int bands = type == DataType::float32 ? 1 : 2;
+  using Few = StreamShape<type, few_bands>;
+  using Many = StreamShape<type, bands>;
   if (rows <= 2) {
-    return {linear_stream < type,
-            keeps_row_order(type) ? 1 : 2,
-            block_scales,
-            false >
-            , Small::shared_bytes(false), Small::blocks, Small::outputs};
+    return {linear_stream<type, few_bands, block_scales, false>, Few::shared_bytes(false),
+            Few::blocks, Few::outputs};
   }
   const bool wide = rows > 8;
-  return {wide ? linear_stream<type, 2, block_scales, true>
-               : linear_stream<type, 2, block_scales, false>,
-          Large::shared_bytes(wide), Large::blocks, Large::outputs};
+  return {wide ? linear_stream<type, bands, block_scales, true>
+               : linear_stream<type, bands, block_scales, false>,
+          Many::shared_bytes(wide), Many::blocks, Many::outputs};
 }
 
 }  // namespace octet
