@@ -151,8 +151,13 @@ __device__ __forceinline__ void multiply_groups(const LinearStreamParameters& p,
           scales = load_block_scales(p, first_output + band * device_band_rows,
                                      start + (first_group + i) * device_group_elements, lane);
         }
-        multiply_plain_group<type, block_scales, wide>(at, lane, first_group + i, x.groups[i],
-                                                       scales, sums[band]);
+        if constexpr (type == DataType::float8_e4m3) {
+          multiply_float8_group<block_scales, wide>(at, lane, first_group + i, x.groups[i], scales,
+                                                    sums[band]);
+        } else {
+          multiply_plain_group<type, block_scales, wide>(at, lane, first_group + i, x.groups[i],
+                                                         scales, sums[band]);
+        }
       }
     }
   }
@@ -176,7 +181,7 @@ __device__ __forceinline__ void multiply_half(const LinearStreamParameters& p,
 }
 
 // Adds the warps' sums of a tile and writes them. Every thread of the block.
-template <int bands, bool block_scales, bool wide>
+template <DataType type, int bands, bool block_scales, bool wide>
 __device__ __forceinline__ void write_tile(const LinearStreamParameters& p, int first_output,
                                            const StepSums (&sums)[bands], float* buffer) {
   constexpr int rows = wide ? 16 : 8;
@@ -185,13 +190,13 @@ __device__ __forceinline__ void write_tile(const LinearStreamParameters& p, int 
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int band = 0; band < bands; ++band) {
-    const auto& [first, second] = sums[band].of_step;
+    float sum[4];
+    join_steps<type, wide>(sums[band], sum);
     float* to =
         buffer + (warp * rows + lane / 4) * outputs + band * device_band_rows + 2 * (lane % 4);
-    *reinterpret_cast<float2*>(to) = make_float2(first[0] + second[0], first[1] + second[1]);
+    *reinterpret_cast<float2*>(to) = make_float2(sum[0], sum[1]);
     if constexpr (wide) {
-      *reinterpret_cast<float2*>(to + 8 * outputs) =
-          make_float2(first[2] + second[2], first[3] + second[3]);
+      *reinterpret_cast<float2*>(to + 8 * outputs) = make_float2(sum[2], sum[3]);
     }
   }
   __syncthreads();
@@ -275,7 +280,8 @@ __global__ void __launch_bounds__(32 * linear_stream_warps,
       multiply_half<type, bands, block_scales, wide, 4>(p, stage, output, start, lane, second,
                                                         sums);
     }
-    write_tile<bands, block_scales, wide>(p, output, sums, buffers + buffer * Shape::sums(wide));
+    write_tile<type, bands, block_scales, wide>(p, output, sums,
+                                                buffers + buffer * Shape::sums(wide));
     buffer ^= 1;
   }
 }
