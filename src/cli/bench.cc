@@ -210,6 +210,7 @@ void add_bench(CLI::App& program, CommandAction* run) {
   add_bench_serve(*bench, run);
   add_bench_linear(*bench, run);
   add_bench_step(*bench, run);
+  add_bench_operations(*bench, run);
   CLI::App* command =
       bench->add_subcommand("attention", "Attention over the paged cache on an NVIDIA GPU");
   const auto flags = std::make_shared<AttentionFlags>();

@@ -21,6 +21,7 @@ void add_bench(CLI::App& program, CommandAction* run);
 // Subcommands of bench.
 void add_bench_cpu(CLI::App& bench, CommandAction* run);
 void add_bench_linear(CLI::App& bench, CommandAction* run);
+void add_bench_operations(CLI::App& bench, CommandAction* run);
 void add_bench_serve(CLI::App& bench, CommandAction* run);
 void add_bench_step(CLI::App& bench, CommandAction* run);
 

@@ -15,8 +15,12 @@ __device__ __forceinline__ bool is_nan_bits(std::uint32_t bits) {
 }
 
 // A NaN comes out as it went in: the GPU's arithmetic would make it one of its own.
+// (A difference that the compiler sees through it would take for the whole expression, to which it
+// is equal but for the NaN's bits.)
 __device__ __forceinline__ float difference(float a, float b) {
-  return is_nan_bits(__float_as_uint(a)) ? a : __fsub_rn(a, b);
+  float result;
+  asm("sub.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return is_nan_bits(__float_as_uint(a)) ? a : result;
 }
 __device__ __forceinline__ float quotient(float a, float b) {
   return is_nan_bits(__float_as_uint(a)) ? a : __fdiv_rn(a, b);

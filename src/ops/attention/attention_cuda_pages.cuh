@@ -64,18 +64,15 @@ __device__ __forceinline__ float load_scale(const std::byte* scales, int token) 
   return bfloat16_value(reinterpret_cast<const std::uint16_t*>(scales)[token]);
 }
 
-// A positive value scale as 2^exponent * fraction, the fraction in [1, 2) but for scales below
-// 2^-100, whose power of two would have no inverse that a sum could take.
+// A positive value scale as its logarithm, which goes into a weight's exponent, and its inverse, by
+// which a row's sum takes the weight. Scales below 2^-100 count as that, so that no sum overflows.
 struct ValueScale {
-  float exponent;
-  float inverse;  // 2^-exponent
-  float fraction;
-  __device__ __forceinline__ explicit ValueScale(float scale) {
-    const std::uint32_t biased = max(__float_as_uint(scale) >> 23, 27u);
-    exponent = static_cast<float>(static_cast<int>(biased) - 127);
-    inverse = __uint_as_float((254u - biased) << 23);
-    fraction = scale * inverse;
-  }
+  float log2;
+  float inverse;
+  __device__ __forceinline__ explicit ValueScale(float scale)
+      : log2(ptx::log2_approximate(fmaxf(scale, 0x1p-100f))),
+        inverse(1.0f / fmaxf(scale, 0x1p-100f)) {}
+  __device__ __forceinline__ ValueScale() : log2(0), inverse(1) {}
 };
 
 // cap * tanh(x / cap).

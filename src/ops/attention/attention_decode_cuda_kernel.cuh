@@ -281,8 +281,8 @@ __device__ __forceinline__ void add_decode_rows(const AttentionSide& side, const
 }
 
 // Scores to weights, in place; maxima and sums are brought up to date, and outputs where a maximum
-// has grown by more than 2^8. Weights are relative to the largest product of weight and value scale
-// (of which the power of two counts), so that none of them is too small for float16 that matters.
+// has grown by more than 2^8. Weights have the values' scales in them and are relative to the
+// largest such product, so that none of them is too small for float16 that matters.
 template <typename Config>
 __device__ __forceinline__ void weigh_decode_tile(const AttentionParameters& p,
                                                   const AttentionDecodeShared<Config>& shared,
@@ -290,8 +290,7 @@ __device__ __forceinline__ void weigh_decode_tile(const AttentionParameters& p,
                                                   AttentionDecodeTile<Config>& scores,
                                                   AttentionDecodeState<Config>& state) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  float inverse[2][2];  // of the value scale's power of two
-  float fraction[2][2];
+  ValueScale value_scales[2][2];
 #pragma unroll
   for (int s = 0; s < 2; ++s) {
 #pragma unroll
@@ -301,10 +300,9 @@ __device__ __forceinline__ void weigh_decode_tile(const AttentionParameters& p,
       const bool counts = tokens.all || tokens.has(token);
       const float key_scale =
           p.key.is_scaled ? load_scale(run + p.key.scale_offset, in_page) : 1.0f;
-      const ValueScale value_scale(
-          p.value.is_scaled && counts ? load_scale(run + p.value.scale_offset, in_page) : 1.0f);
-      inverse[s][half] = value_scale.inverse;
-      fraction[s][half] = value_scale.fraction;
+      if (p.value.is_scaled && counts) {
+        value_scales[s][half] = ValueScale(load_scale(run + p.value.scale_offset, in_page));
+      }
 #pragma unroll
       for (int tile = 0; tile < Config::query_tiles; ++tile) {
 #pragma unroll
@@ -315,7 +313,7 @@ __device__ __forceinline__ void weigh_decode_tile(const AttentionParameters& p,
           if (p.soft_cap_log2 > 0) {
             score = soft_capped(score + shared.query_mean[query], p.soft_cap_log2);
           }
-          score = counts ? score + value_scale.exponent : -INFINITY;
+          score = counts ? score + value_scales[s][half].log2 : -INFINITY;
         }
       }
     }
@@ -352,8 +350,9 @@ __device__ __forceinline__ void weigh_decode_tile(const AttentionParameters& p,
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float weight = ptx::exp2_approximate(scores[s][tile][i] - state.maximum[tile][i % 2]);
-        state.sum[tile][i % 2] = fmaf(weight, inverse[s][i / 2], state.sum[tile][i % 2]);
-        scores[s][tile][i] = weight * fraction[s][i / 2];
+        state.sum[tile][i % 2] =
+            fmaf(weight, value_scales[s][i / 2].inverse, state.sum[tile][i % 2]);
+        scores[s][tile][i] = weight;
       }
     }
   }

@@ -157,22 +157,31 @@ __device__ __forceinline__ void multiply_prefill_values(
 // Scores to weights, as decode does it. `first_key`: of the tile.
 template <typename Config>
 __device__ __forceinline__ void weigh_prefill_tile(const AttentionParameters& p,
-                                                   const PrefillScales* scales, int first_key,
+                                                   const PrefillScales<Config::tile_keys>& scales,
+                                                   int first_key,
                                                    AttentionPrefillScores<Config>& scores,
                                                    AttentionPrefillState<Config>& state) {
   constexpr int tiles = Config::tile_keys / 8;
   constexpr bool codes = Config::key_codes || Config::value_codes;
   const int column = 2 * (static_cast<int>(threadIdx.x) % 4);
   const bool is_scaled = codes && (p.key.is_scaled || p.value.is_scaled);
+  const bool is_capped = p.soft_cap_log2 > 0;
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {
+    // Of two neighbouring keys, factor and addend each.
+    float4 scale = {1, 0, 1, 0};
+    if (is_scaled) scale = *reinterpret_cast<const float4*>(&scales.score[8 * t + column]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float& score = scores[t][i];
-      score *= state.factor[i / 2];
-      if (is_scaled) score *= scales[8 * t + column + i % 2].key;
-      if (p.soft_cap_log2 > 0) score = soft_capped(score + state.mean[i / 2], p.soft_cap_log2);
-      if (is_scaled) score += scales[8 * t + column + i % 2].value_exponent;
+      const float factor =
+          is_scaled ? state.factor[i / 2] * (i % 2 == 0 ? scale.x : scale.z) : state.factor[i / 2];
+      const float addend = i % 2 == 0 ? scale.y : scale.w;
+      if (is_capped) {
+        score = addend + soft_capped(fmaf(score, factor, state.mean[i / 2]), p.soft_cap_log2);
+      } else {
+        score = is_scaled ? fmaf(score, factor, addend) : score * factor;
+      }
     }
   }
   // The last key of the tile is past some row's position, or its first before some row's window.
@@ -224,17 +233,17 @@ __device__ __forceinline__ void weigh_prefill_tile(const AttentionParameters& p,
   }
 #pragma unroll
   for (int t = 0; t < tiles; ++t) {
+    float2 inverse = {1, 1};
+    if (is_scaled) inverse = *reinterpret_cast<const float2*>(&scales.inverse[8 * t + column]);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float weight = ptx::exp2_approximate(scores[t][i] - state.maximum[i / 2]);
       if (is_scaled) {
-        const PrefillScales& scale = scales[8 * t + column + i % 2];
-        state.sum[i / 2] = fmaf(weight, scale.value_inverse, state.sum[i / 2]);
-        scores[t][i] = weight * scale.value_fraction;
+        state.sum[i / 2] = fmaf(weight, i % 2 == 0 ? inverse.x : inverse.y, state.sum[i / 2]);
       } else {
         state.sum[i / 2] += weight;
-        scores[t][i] = weight;
       }
+      scores[t][i] = weight;
     }
   }
 }
@@ -363,21 +372,24 @@ AttentionPrefillKernel make_attention_prefill_kernel() {
           Config::tile_rows, Config::tile_keys};
 }
 
-template <int head_dim, int row_warps, int dimension_warps, int tile_keys, bool key_codes>
-AttentionPrefillKernel pick_by_values(bool value_codes) {
-  using Codes =
-      AttentionPrefillConfig<head_dim, row_warps, dimension_warps, tile_keys, key_codes, true>;
-  using Rows =
-      AttentionPrefillConfig<head_dim, row_warps, dimension_warps, tile_keys, key_codes, false>;
-  return value_codes ? make_attention_prefill_kernel<Codes>()
-                     : make_attention_prefill_kernel<Rows>();
-}
-
-template <int head_dim, int row_warps, int dimension_warps, int tile_keys>
+// Sides of 8 bits are converted once for a tile's rows, so that twice as many rows pay half as
+// much.
+template <int head_dim, int row_warps, int code_row_warps, int dimension_warps, int tile_keys>
 AttentionPrefillKernel pick_attention_prefill_kernel(bool key_codes, bool value_codes) {
-  return key_codes
-             ? pick_by_values<head_dim, row_warps, dimension_warps, tile_keys, true>(value_codes)
-             : pick_by_values<head_dim, row_warps, dimension_warps, tile_keys, false>(value_codes);
+  using Rows =
+      AttentionPrefillConfig<head_dim, row_warps, dimension_warps, tile_keys, false, false>;
+  using KeyRows =
+      AttentionPrefillConfig<head_dim, code_row_warps, dimension_warps, tile_keys, false, true>;
+  using ValueRows =
+      AttentionPrefillConfig<head_dim, code_row_warps, dimension_warps, tile_keys, true, false>;
+  using Codes =
+      AttentionPrefillConfig<head_dim, code_row_warps, dimension_warps, tile_keys, true, true>;
+  if (key_codes) {
+    return value_codes ? make_attention_prefill_kernel<Codes>()
+                       : make_attention_prefill_kernel<ValueRows>();
+  }
+  return value_codes ? make_attention_prefill_kernel<KeyRows>()
+                     : make_attention_prefill_kernel<Rows>();
 }
 
 }  // namespace octet

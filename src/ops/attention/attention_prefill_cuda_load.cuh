@@ -28,18 +28,21 @@ struct AttentionPrefillConfig {
   // Queries stay in registers where they fit beside the outputs.
   static constexpr bool query_in_registers = head_dim <= 128;
   // Of a multiprocessor, as registers and shared memory allow.
-  static constexpr int blocks = head_dim <= 128 && !key_codes && !value_codes ? 3 : 2;
+  static constexpr int blocks = warps > 4                                       ? 1
+                                : head_dim <= 128 && !key_codes && !value_codes ? 3
+                                                                                : 2;
   static constexpr int side_bytes = 2 * head_dim * tile_keys;
   // Pieces of 16 bytes of a side of a tile in the page, for each thread.
   static constexpr int row_pieces = head_dim * tile_keys * 2 / 16 / threads;
   static constexpr int code_pieces = row_pieces / 2;
 };
 
+// Of the tokens of a tile: what a score is multiplied by and has added to it, and what a row's sum
+// takes a weight by.
+template <int tokens>
 struct PrefillScales {
-  float key;
-  float value_exponent;
-  float value_inverse;
-  float value_fraction;
+  alignas(16) float2 score[tokens];
+  float inverse[tokens];
 };
 
 template <typename Config>
@@ -52,7 +55,7 @@ struct AttentionPrefillShared {
   // Read into registers once from the second stage where it is kept there.
   alignas(128) std::uint8_t
       query[Config::query_in_registers ? 128 : 2 * Config::head_dim * Config::tile_rows];
-  PrefillScales scales[2][Config::tile_keys];
+  PrefillScales<Config::tile_keys> scales[2];
   float query_factor[Config::tile_rows];
   float query_mean[Config::tile_rows];
 };
@@ -196,7 +199,8 @@ template <typename Config>
 struct PrefillTileLoad {
   std::conditional_t<Config::key_codes, PrefillCodes<Config, false>, NoPrefillCodes> key;
   std::conditional_t<Config::value_codes, PrefillCodes<Config, true>, NoPrefillCodes> value;
-  PrefillScales scales;
+  float key_scale;
+  ValueScale value_scale;
   int end;
 
   // `tile` of the sequence's keys, in `page`, into a stage that nobody reads any more.
@@ -223,14 +227,11 @@ struct PrefillTileLoad {
       const int thread = static_cast<int>(threadIdx.x);
       if (thread < Config::tile_keys) {
         const bool counts = thread < end;
-        scales.key =
+        key_scale =
             p.key.is_scaled && counts ? load_scale(run + p.key.scale_offset, token + thread) : 1.0f;
-        const ValueScale value_scale(p.value.is_scaled && counts
-                                         ? load_scale(run + p.value.scale_offset, token + thread)
-                                         : 1.0f);
-        scales.value_exponent = value_scale.exponent;
-        scales.value_inverse = value_scale.inverse;
-        scales.value_fraction = value_scale.fraction;
+        value_scale = p.value.is_scaled && counts
+                          ? ValueScale(load_scale(run + p.value.scale_offset, token + thread))
+                          : ValueScale();
       }
     }
   }
@@ -254,7 +255,8 @@ struct PrefillTileLoad {
     }
     if constexpr (Config::key_codes || Config::value_codes) {
       if (static_cast<int>(threadIdx.x) < Config::tile_keys) {
-        shared.scales[tile % 2][threadIdx.x] = scales;
+        shared.scales[tile % 2].score[threadIdx.x] = make_float2(key_scale, value_scale.log2);
+        shared.scales[tile % 2].inverse[threadIdx.x] = value_scale.inverse;
       }
     }
   }

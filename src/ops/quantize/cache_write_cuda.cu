@@ -319,10 +319,16 @@ __global__ void __launch_bounds__(32 * warps) cache_write_kernel(const Parameter
   const std::int32_t position = args.rows.positions[row];
   if (position < 0) return;
 
-  Head<steps> x;
-  x.load(args.qkv + item * p.head_dim, p.head_dim);
   const bool is_query = head < args.query_heads;
   const bool is_value = head >= args.query_heads + p.kv_heads;
+  // Looked up first, so that its loads and those of the head wait together.
+  std::byte* run = nullptr;
+  if (!is_query) {
+    run = find_run(p, row, position, (head - args.query_heads) % p.kv_heads);
+    if (run == nullptr) return;
+  }
+  Head<steps> x;
+  x.load(args.qkv + item * p.head_dim, p.head_dim);
   const float* norm = is_query ? args.query_norm : args.key_norm;
   if (!is_value && norm != nullptr) x.normalise(norm, args.norm_epsilon, p.head_dim);
   if (!is_value && args.cosines != nullptr) {
@@ -343,8 +349,6 @@ __global__ void __launch_bounds__(32 * warps) cache_write_kernel(const Parameter
     x.store_bfloat16(args.query + place * p.head_dim, p.head_dim);
   } else {
     const int kv_head = (head - args.query_heads) % p.kv_heads;
-    std::byte* run = find_run(p, row, position, kv_head);
-    if (run == nullptr) return;
     if (!is_value && p.args.layer.key_mean != nullptr) {
       x.centre(p.args.layer.key_mean + kv_head * p.head_dim, p.head_dim);
     }

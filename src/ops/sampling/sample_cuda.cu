@@ -14,7 +14,7 @@ constexpr int most_tokens = 1 << 18;
 
 // Weights are whole multiples of 2^-45: their sums are exact, in any order, and 2^18 of them fit.
 using Mass = unsigned long long;
-constexpr float mass_unit = 0x1p45f;
+constexpr int mass_bits = 45;
 
 // Candidates for top_k and top_p are those whose weight is at least 2^-halvings, for the smallest
 // of these at which there are enough of them; the last takes all whose mass is not 0.
@@ -52,6 +52,16 @@ __device__ __forceinline__ float portable_exp(float x) {
   return __uint_as_float(__float_as_uint(power) + (__float_as_uint(shifted) << 23));
 }
 
+// Of a weight in [0, 1], cut off below the unit: the significand, moved to its place. The GPU's
+// conversion to 64-bit integers takes eight times as long.
+__device__ __forceinline__ Mass mass_of(float weight) {
+  const unsigned bits = __float_as_uint(weight);
+  const int shift = static_cast<int>(bits >> 23) - 127 + mass_bits - 23;
+  const unsigned significand = (bits & 0x7FFFFFu) | 0x800000u;
+  return shift >= 0 ? static_cast<Mass>(significand) << shift
+                    : static_cast<Mass>(shift > -24 ? significand >> -shift : 0u);
+}
+
 // A row's rule from logit to weight; the likeliest token has weight 1.
 struct Weights {
   float highest;
@@ -59,13 +69,12 @@ struct Weights {
   float bound;  // logits below it are filtered out
 
   __device__ __forceinline__ float of(float logit) const {
-    const float x = __fdiv_rn(__fsub_rn(logit, highest), temperature);
+    float x = __fsub_rn(logit, highest);
+    if (temperature != 1.0f) x = __fdiv_rn(x, temperature);
     // Below this a mass is 0; so are the weights that portable_exp would have to clamp.
     return x < -32.0f || logit < bound ? 0.0f : portable_exp(x);
   }
-  __device__ __forceinline__ Mass mass_of(float logit) const {
-    return __float2ull_rn(of(logit) * mass_unit);
-  }
+  __device__ __forceinline__ Mass mass_of(float logit) const { return octet::mass_of(of(logit)); }
 };
 
 // Ascending for ascending floats; -0 counts as 0.
@@ -111,15 +120,20 @@ __device__ __forceinline__ int share_of(int count) { return (count + warps - 1) 
 __device__ unsigned long long find_best(const float* logits, int vocabulary, Shared& shared) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int share = share_of(vocabulary);
-  unsigned long long best = 0;
+  // A lane meets its tokens in ascending order, so that the first of equals stays.
+  float highest = -INFINITY;
+  int token_of_highest = warp * share;
   bool is_bad = false;
-  for_each_token(
-      logits, warp * share, min((warp + 1) * share, vocabulary), [&](int token, float logit) {
-        is_bad |= !(logit < INFINITY);
-        const unsigned long long key =
-            static_cast<unsigned long long>(ordered(logit)) << 32 | ~static_cast<unsigned>(token);
-        best = max(best, key);
-      });
+  for_each_token(logits, warp * share, min((warp + 1) * share, vocabulary),
+                 [&](int token, float logit) {
+                   is_bad |= !(logit < INFINITY);
+                   if (logit > highest) {
+                     highest = logit;
+                     token_of_highest = token;
+                   }
+                 });
+  unsigned long long best = static_cast<unsigned long long>(ordered(highest)) << 32 |
+                            ~static_cast<unsigned>(token_of_highest);
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) best = max(best, __shfl_xor_sync(~0u, best, step));
   is_bad = __any_sync(~0u, is_bad);
@@ -187,7 +201,7 @@ __device__ void measure_levels(const float* logits, const Weights& weights, int 
   Level own[levels];
   for_each_token(logits, warp * share, min((warp + 1) * share, vocabulary), [&](int, float logit) {
     const float weight = weights.of(logit);
-    const Mass mass = __float2ull_rn(weight * mass_unit);
+    const Mass mass = mass_of(weight);
 #pragma unroll
     for (int level = 0; level < levels; ++level) {
       if (weight >= least_weights[level]) {

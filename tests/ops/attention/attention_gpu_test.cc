@@ -18,9 +18,13 @@
 namespace octet {
 namespace {
 
-// bfloat16 rounds each element of the output by at most 2^-9 of it, and each softmax weight too
-// where the values are bfloat16; a norm of 2 x 2^-9 is the most that both give together.
-constexpr double bound = 4e-3;
+// The output's rounding to bfloat16 is 2^-8 of an element at most, about 1.7e-3 over a head of
+// many. Beside values of bfloat16 the softmax weights are rounded as much; with few keys that is
+// another 2.5e-3 at the worst. Weights of float16 add 2^-11.
+double bound_of(const KvLayerPolicy& policy, int head_dim) {
+  const double output = head_dim < 64 ? 0x1p-8 : 2.6e-3;
+  return policy.value.dtype == KvDtype::bfloat16 ? output + 2.5e-3 : output + 0x1p-11;
+}
 
 struct Problem {
   CacheShape cache = {.head_dim = 128};
@@ -165,12 +169,13 @@ class AttentionGpu : public ::testing::Test {
   void expect_close(const Problem& problem) {
     make(problem);
     const double error = worst_error(run(), reference());
-    EXPECT_LE(error, bound) << problem.cache.dtype << " (" << problem.cache.scales << "), head_dim "
-                            << head_dim() << ", " << problem.group << " x "
-                            << problem.cache.kv_heads << " heads, window " << problem.cache.window;
+    EXPECT_LE(error, bound_of(shape().policy, head_dim()))
+        << problem.cache.dtype << " (" << problem.cache.scales << "), head_dim " << head_dim()
+        << ", " << problem.group << " x " << problem.cache.kv_heads << " heads, window "
+        << problem.cache.window;
     worst_ = std::max(worst_, error);
   }
-  void TearDown() override { std::printf("[    error ] %.2e of at most %.2e\n", worst_, bound); }
+  void TearDown() override { std::printf("[    error ] %.2e at the worst\n", worst_); }
 
   ThreadPool pool_{0};
   Problem problem_;
@@ -258,7 +263,9 @@ TEST_F(AttentionDecodeGpu, LargeAndSmallQueries) {
 TEST_F(AttentionDecodeGpu, PaddedSequences) {
   expect_close({.cache = {.dtype = "fp8"}, .lengths = {0, 100, 0, 0, 3000, 0}});
   expect_close({.cache = {.dtype = "fp8"}, .lengths = {100, 0}});
-  make({.cache = {.dtype = "fp8"}, .lengths = {0, 0}});
+  // Nothing but padding, as where a batch's bucket is captured before it is filled.
+  make({.cache = {.dtype = "fp8"}, .lengths = {70, 70}});
+  problem_.lengths = {0, 0};
   for (const float x : run()) ASSERT_TRUE(std::isnan(x));
 }
 
@@ -443,7 +450,7 @@ class AttentionScoresGpu : public AttentionGpu {
     if (has_sinks) args.sinks = device_sinks.data();
     if (has_means) args.query_means = device_means.data();
     const double error = worst_error(run(args), expected);
-    EXPECT_LE(error, bound);
+    EXPECT_LE(error, bound_of(shape().policy, head_dim()));
     worst_ = std::max(worst_, error);
   }
 };

@@ -230,7 +230,8 @@ class CacheWriteGpu : public ::testing::Test {
           expect_close_mean(x, head, means_[place]);
           if (cache_->layer().group->run.policy.rotates_keys()) hadamard_rotate(x, head_dim());
           const std::vector<double> expected(x, x + width);
-          EXPECT_LE(relative_error(query_, place * width, expected), 2.5e-3);
+          // bfloat16 rounds an element by 2^-8 of it at most.
+          EXPECT_LE(relative_error(query_, place * width, expected), width < 64 ? 0x1p-8 : 2.5e-3);
         }
       }
     }
