@@ -21,25 +21,36 @@ struct alignas(2 * count) Bfloats {
   __nv_bfloat16 at[count];
 };
 
-__device__ __forceinline__ void ask_for(const float* address) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
-// A block for each row, which lies in shared memory; every thread sees to its own elements of it.
-// Rows are taken `count` elements at a time.
-template <int count>
+// A block for each row; every thread sees to its own elements of it, `count` at a time, and keeps
+// up to `held` times as many in registers; held = 0: in shared memory, as many as there are.
+template <int count, int held>
 __global__ void __launch_bounds__(most_threads) rms_norm_kernel(const RmsNormCudaArgs args) {
   extern __shared__ float shared[];
   __shared__ float sums[2][32];
-  auto* row = reinterpret_cast<Floats<count>*>(shared);
   const int items = static_cast<int>(args.width / count);
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
+  const auto* weights = reinterpret_cast<const Floats<count>*>(args.weight);
+  const auto* branch_norm = reinterpret_cast<const Floats<count>*>(args.branch_norm);
+  Floats<count> row[held > 0 ? held : 1];
+  Floats<count> weight[held > 0 ? held : 1];
+  const auto for_each_item = [&](auto&& function) {
+    if constexpr (held > 0) {
+#pragma unroll
+      for (int j = 0; j < held; ++j) {
+        const int i = thread + j * threads;
+        if (i < items) function(i, row[j], weight[j]);
+      }
+    } else {
+      for (int i = thread; i < items; i += threads) {
+        function(i, reinterpret_cast<Floats<count>*>(shared)[i], weight[0]);
+      }
+    }
+  };
 
   // Weights are settled, whatever still runs.
-  for (int i = thread; i < items; i += threads) {
-    if (args.y != nullptr) ask_for(args.weight + i * count);
-    if (args.branch_norm != nullptr) ask_for(args.branch_norm + i * count);
+  if (held > 0 && args.y != nullptr) {
+    for_each_item([&](int i, Floats<count>&, Floats<count>& w) { w = weights[i]; });
   }
   let_next_kernel_begin();
   begin_after_previous_kernels();
@@ -49,72 +60,79 @@ __global__ void __launch_bounds__(most_threads) rms_norm_kernel(const RmsNormCud
   if (from < 0) return;
   auto* residual = reinterpret_cast<Floats<count>*>(args.residual + from * args.width);
   const auto* branch = reinterpret_cast<const Bfloats<count>*>(args.branch + from * args.width);
-  const auto* branch_norm = reinterpret_cast<const Floats<count>*>(args.branch_norm);
   const auto width = static_cast<float>(args.width);
 
   float factor = 1.0f;
   if (args.branch_norm != nullptr) {
     float sum = 0;
-    for (int i = thread; i < items; i += threads) {
+    for_each_item([&](int i, Floats<count>&, Floats<count>&) {
       const Bfloats<count> b = branch[i];
 #pragma unroll
       for (int j = 0; j < count; ++j) {
         const float x = __bfloat162float(b.at[j]);
         sum = fmaf(x, x, sum);
       }
-    }
+    });
     factor = 1.0f / sqrtf(block_sum(sum, sums[0]) / width + args.epsilon);
   }
 
   float sum = 0;
-  for (int i = thread; i < items; i += threads) {
+  for_each_item([&](int i, Floats<count>& of_row, Floats<count>&) {
     Floats<count> x = residual[i];
     if (args.branch != nullptr) {
       const Bfloats<count> b = branch[i];
-      Floats<count> weight;
+      Floats<count> w;
 #pragma unroll
-      for (int j = 0; j < count; ++j) weight.at[j] = 1.0f;
-      if (args.branch_norm != nullptr) weight = branch_norm[i];
+      for (int j = 0; j < count; ++j) w.at[j] = 1.0f;
+      if (args.branch_norm != nullptr) w = branch_norm[i];
 #pragma unroll
-      for (int j = 0; j < count; ++j) {
-        x.at[j] += __bfloat162float(b.at[j]) * factor * weight.at[j];
-      }
+      for (int j = 0; j < count; ++j) x.at[j] += __bfloat162float(b.at[j]) * factor * w.at[j];
       if (args.row_ids == nullptr) residual[i] = x;
     }
 #pragma unroll
     for (int j = 0; j < count; ++j) sum = fmaf(x.at[j], x.at[j], sum);
-    row[i] = x;
-  }
+    of_row = x;
+  });
   if (args.y == nullptr) return;
   factor = 1.0f / sqrtf(block_sum(sum, sums[1]) / width + args.epsilon);
 
-  const auto* weight = reinterpret_cast<const Floats<count>*>(args.weight);
   auto* y = reinterpret_cast<Bfloats<count>*>(args.y + to * args.width);
-  for (int i = thread; i < items; i += threads) {
-    const Floats<count> x = row[i];
-    const Floats<count> w = weight[i];
+  for_each_item([&](int i, Floats<count>& x, Floats<count>& w) {
+    if constexpr (held == 0) w = weights[i];
     Bfloats<count> rounded;
 #pragma unroll
     for (int j = 0; j < count; ++j) rounded.at[j] = __float2bfloat16_rn(x.at[j] * factor * w.at[j]);
     y[i] = rounded;
+  });
+}
+
+template <int count, int held>
+void launch_held(const CudaLaunch& launch, const RmsNormCudaArgs& args, unsigned threads,
+                 std::size_t shared_bytes) {
+  if (shared_bytes > 48 * 1024) {
+    check_cuda(cudaFuncSetAttribute(rms_norm_kernel<count, held>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shared_bytes)),
+               "cudaFuncSetAttribute");
   }
+  launch_kernel(launch, "launch of the RMS norm", rms_norm_kernel<count, held>,
+                dim3(static_cast<unsigned>(args.rows)), dim3(threads), shared_bytes, args);
 }
 
 template <int count>
 void launch_rows(const CudaLaunch& launch, const RmsNormCudaArgs& args) {
-  // Two items a thread, so that a thread has two loads in flight.
-  const std::int64_t wanted = (args.width / count + 1) / 2;
+  // Two items a thread where that does, so that a thread has two loads in flight.
+  const std::int64_t items = args.width / count;
   const auto threads =
-      static_cast<unsigned>(std::clamp<std::int64_t>((wanted + 31) / 32 * 32, 32, most_threads));
-  const std::size_t shared = static_cast<std::size_t>(args.width) * sizeof(float);
-  if (shared > 48 * 1024) {
-    check_cuda(
-        cudaFuncSetAttribute(rms_norm_kernel<count>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared)),
-        "cudaFuncSetAttribute");
+      static_cast<unsigned>(std::clamp<std::int64_t>((items / 2 + 31) / 32 * 32, 32, most_threads));
+  if (items <= 2 * threads) {
+    launch_held<count, 2>(launch, args, threads, 0);
+  } else if (items <= 4 * threads) {
+    launch_held<count, 4>(launch, args, threads, 0);
+  } else {
+    launch_held<count, 0>(launch, args, threads,
+                          static_cast<std::size_t>(args.width) * sizeof(float));
   }
-  launch_kernel(launch, "launch of the RMS norm", rms_norm_kernel<count>,
-                dim3(static_cast<unsigned>(args.rows)), dim3(threads), shared, args);
 }
 
 }  // namespace
