@@ -14,9 +14,9 @@ __device__ __forceinline__ bool is_nan_bits(std::uint32_t bits) {
   return (bits & 0x7FFFFFFFu) > 0x7F800000u;
 }
 
-// A NaN comes out as it went in: the GPU's arithmetic would make it one of its own.
-// (A difference that the compiler sees through it would take for the whole expression, to which it
-// is equal but for the NaN's bits.)
+// A NaN comes out as it went in: the GPU's arithmetic would make it one of its own, and a compiler
+// that sees through the subtraction may take it for the whole expression, to which it is equal but
+// for a NaN's bits.
 __device__ __forceinline__ float difference(float a, float b) {
   float result;
   asm("sub.rn.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));

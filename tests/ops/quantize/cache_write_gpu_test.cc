@@ -56,6 +56,7 @@ class CacheWriteGpu : public ::testing::Test {
     }
     query_norm_ = random_floats(static_cast<std::size_t>(head_dim()), 2);
     key_norm_ = random_floats(static_cast<std::size_t>(head_dim()), 3);
+    table_.reset();
     if (problem.pairs > 0) {
       table_ =
           std::make_unique<RopeTable>(rope_frequencies(10000, 2 * problem.pairs, {}), positions);
