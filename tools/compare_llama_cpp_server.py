@@ -223,15 +223,17 @@ def command_of(options, name, clients, length):
 
 
 def measure(options):
-    """{server: {figure: median}}"""
+    """{server: {figure: median}}; "load_average" is the machine's when the server started."""
     names = [f"llama.cpp {cache}" for cache in options.llama_caches]
     names += [f"octet {cache}" for cache in options.octet_caches.split(",")]
     runs = {}
     for round_number in range(1, options.rounds + 1):
         for name in names:
-            say(f"round {round_number} of {options.rounds}: {name}, load "
-                f"{os.getloadavg()[0]:.1f}")
-            for figure, value in run(options, name, round_number).items():
+            load_average = os.getloadavg()[0]
+            say(f"round {round_number} of {options.rounds}: {name}, load {load_average:.1f}")
+            figures = run(options, name, round_number)
+            figures["load_average"] = load_average
+            for figure, value in figures.items():
                 runs.setdefault(name, {}).setdefault(figure, []).append(value)
     return {name: {figure: statistics.median(values) for figure, values in figures.items()}
             for name, figures in runs.items()}
@@ -240,11 +242,13 @@ def measure(options):
 def table(options, medians):
     fastest = max((figures["output_throughput"] for name, figures in medians.items()
                    if name.startswith("llama.cpp")), default=None)
+    loads = ", ".join(f"{figures['load_average']:.1f}" for figures in medians.values())
     lines = [
         f"{options.model.name}, {options.threads} threads, {datetime.date.today().isoformat()}: "
         f"{options.clients} clients, {options.prompts} prompts of {options.input_len:,} tokens, "
         f"answers of {options.output_len}, medians of {options.rounds} interleaved rounds"
-        + ("; x: to llama.cpp's fastest." if fastest else "."), ""]
+        + ("; x: to llama.cpp's fastest." if fastest else ".")
+        + f" Load average of the machine before each: {loads}.", ""]
     head = ["server, cache", "output tokens/s", "TTFT p50", "ITL p50"]
     if options.long_prompt:
         head += ["gap of a stream", f"beside {options.long_prompt:,} tokens", "longest"]
