@@ -32,7 +32,8 @@ template <class Type, int group, int rows>
   return sums;
 }
 
-[[gnu::always_inline]] inline __m256i shuffle(__m256i a, __m256i b, const int order) {
+template <int order>
+[[gnu::always_inline]] inline __m256i shuffle(__m256i a, __m256i b) {
   return _mm256_castps_si256(
       _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), order));
 }
@@ -45,7 +46,7 @@ template <int rows>
 #pragma GCC unroll 4
   for (int row = 0; row < rows; ++row) {
     sums.of[row] = _mm256_add_epi32(_mm256_blend_epi32(a.of[row], b.of[row], 0xCC),
-                                    shuffle(a.of[row], b.of[row], 0x4E));
+                                    shuffle<0x4E>(a.of[row], b.of[row]));
   }
   return sums;
 }
@@ -64,7 +65,7 @@ template <class Type, int group, int rows>
 #pragma GCC unroll 4
   for (int row = 0; row < rows; ++row) {
     sums.of[row] =
-        _mm256_add_epi32(shuffle(a.of[row], b.of[row], 0x88), shuffle(a.of[row], b.of[row], 0xDD));
+        _mm256_add_epi32(shuffle<0x88>(a.of[row], b.of[row]), shuffle<0xDD>(a.of[row], b.of[row]));
   }
   return sums;
 }
