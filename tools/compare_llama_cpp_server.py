@@ -36,6 +36,14 @@ LLAMA_SETTINGS = {
 START_SECONDS = 120
 BEGIN = "<!-- server figures: begin (tools/compare_llama_cpp.sh --server) -->"
 END = "<!-- server figures: end -->"
+# What comes before the table in a file that has none yet.
+SECTION = """
+## Serving: octet and llama.cpp under the same load
+
+Every server starts afresh, one at a time. Gaps are those between the tokens of a stream: alone, while
+a long prompt is read beside it, and the longest of these.
+
+"""
 
 
 class CompareError(Exception):
@@ -149,7 +157,10 @@ def thread_seconds(process):
     ticks = os.sysconf("SC_CLK_TCK")
     seconds = {}
     for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
-        name, fields = (task / "stat").read_text().rsplit(")", 1)
+        try:
+            name, fields = (task / "stat").read_text().rsplit(")", 1)
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # a thread that has just ended
         name = "main" if task.name == str(process.pid) else name.split("(", 1)[1]
         used = fields.split()
         seconds[name] = seconds.get(name, 0) + (int(used[11]) + int(used[12])) / ticks
@@ -275,8 +286,10 @@ def table(options, medians):
 
 def write_between_marks(path, text):
     whole = path.read_text(encoding="utf-8")
+    if BEGIN not in whole and END not in whole:
+        whole += SECTION + f"{BEGIN}\n{END}\n"
     if BEGIN not in whole or END not in whole:
-        raise CompareError(f"{path} lacks the lines {BEGIN} and {END}")
+        raise CompareError(f"{path} has one of the lines {BEGIN} and {END}, expected both or none")
     head, rest = whole.split(BEGIN, 1)
     path.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
 
@@ -299,7 +312,7 @@ def parse_arguments():
     parser.add_argument("--octet-caches", default="bfloat16,fp8")
     parser.add_argument("--json", type=pathlib.Path, help="write the medians here as well")
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE.md",
-                        help="put the table between the marks of this file")
+                        help="put the table between the marks of this file, or at its end")
     options = parser.parse_args()
     options.prompts = options.prompts or options.clients
     for name in ("rounds", "clients", "prompts", "threads"):

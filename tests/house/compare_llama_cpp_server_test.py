@@ -120,9 +120,12 @@ class CompareServerTest(unittest.TestCase):
         self.assertIn("does not serve: no such model", done.stderr)
 
     def test_octet_alone(self):
+        page = self.folder / "page.md"
+        page.write_text("# Benchmarks\n")
         done = self.compare("--rounds", "1", "--long-prompt", "0", "--llama-caches", "none",
-                            "--octet-caches", "fp8")
+                            "--octet-caches", "fp8", "--write", page)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(page.read_text(), r"(?s)^# Benchmarks\n\n## Serving.*\| octet fp8 \| 61.0")
         self.assertIn("| octet fp8 | 61.0 | 1.5 s | 12 ms |", done.stdout)
         self.assertNotIn("llama", done.stdout)
 
