@@ -1,6 +1,6 @@
 #include "text/chat_template.h"
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -278,6 +278,11 @@ TEST(ChatTemplateTest, TextMustBeUtf8) {
   }
 }
 
+// Of this process alone: other programs may keep the machine busy.
+double processor_seconds() {
+  return static_cast<double>(std::clock()) / static_cast<double>(CLOCKS_PER_SEC);
+}
+
 std::string repeat(const std::string& text, int count) {
   std::string result;
   for (int i = 0; i < count; ++i) result += text;
@@ -310,6 +315,8 @@ TEST(ChatTemplateTest, HostileTemplatesAreRefusedPromptly) {
       "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
       "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
       grow + "{% for a in range(99999) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+      "{% set x = 'é' * 4000000 %}{% for a in range(999) %}{{ x|upper|length }}{% endfor %}",
+      "{% set x = 'é' * 4000000 %}{% for a in range(999) %}{{ x.isalpha() }}{% endfor %}",
       grow + "{% for a in range(99999) %}{% set ns.x = ns.x ~ ns.x|upper %}{% endfor %}",
       "{% set ns = namespace(x=[1]) %}{% for a in range(99999) %}{% set ns.x = ns.x + ns.x %}{% "
       "endfor %}",
@@ -381,13 +388,13 @@ TEST(ChatTemplateTest, HostileTemplatesAreRefusedPromptly) {
       std::string(jinja::max_source_bytes + 1, 'x'),
   };
   for (const std::string& source : hostile) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = processor_seconds();
     const Error error = error_of(source);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    const double seconds = processor_seconds() - begin;
     const std::string shown = source.substr(0, 100);
     EXPECT_EQ(error.kind(), ErrorKind::bad_input) << shown << "\n" << error.what();
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << shown;
-    EXPECT_LT(seconds.count(), 20.0) << shown;  // a second or less, but for a sanitizer's build
+    EXPECT_LT(seconds, 20.0) << shown;  // a second or less, but for a sanitizer's build
   }
 }
 
@@ -424,12 +431,11 @@ TEST(ChatTemplateTest, LongContentIsLinear) {
                                 "content|truncate(99999)",
                                 "(content|replace('a', 'Σ')|replace(' ', '\u0301'))|lower|length",
                                 "content|urlencode|length"}) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = processor_seconds();
     const std::string source =
         std::string("{% set content = messages[0].content %}{{ ") + operation + " }}";
     EXPECT_FALSE(join(render(source, {{"user", content}})).empty()) << operation;
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    EXPECT_LT(seconds.count(), 10.0) << operation;
+    EXPECT_LT(processor_seconds() - begin, 10.0) << operation;
   }
 }
 

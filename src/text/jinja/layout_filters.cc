@@ -6,6 +6,7 @@
 #include "text/jinja/builtins.h"
 #include "text/jinja/format.h"
 #include "text/jinja/format_spec.h"
+#include "text/jinja/letter_case.h"
 #include "text/jinja/text_operations.h"
 #include "text/jinja/unicode.h"
 
@@ -43,7 +44,7 @@ Value filter_wordcount(Runtime& runtime, const Value& input, const Arguments& ar
   arguments.bind("wordcount", {});
   const Value text = to_str(runtime.budget, input);
   const std::string& bytes = text.text()->bytes();
-  runtime.budget.work(bytes.size());
+  runtime.budget.work(table_look_up_work * bytes.size());
   std::int64_t words = 0;
   bool in_word = false;
   for (std::size_t i = 0; i < bytes.size(); i += character_bytes(bytes[i])) {

@@ -106,7 +106,7 @@ void add_titled_words(CaseWriter& out, const std::string& bytes) {
 
 Value change_case(Budget& budget, const MarkedText& text, LetterCase letter_case) {
   const std::string& bytes = text.bytes();
-  budget.work(bytes.size());
+  budget.work(table_look_up_work * bytes.size());
   CaseWriter out(budget, text);
   if (letter_case == LetterCase::titled_words) {
     add_titled_words(out, bytes);
@@ -149,7 +149,7 @@ Value change_case(Budget& budget, const MarkedText& text, LetterCase letter_case
 
 bool has_case(Budget& budget, const MarkedText& text, LetterCase letter_case) {
   const std::string& bytes = text.bytes();
-  budget.work(bytes.size());
+  budget.work(table_look_up_work * bytes.size());
   bool has_letter = false;
   bool follows_cased = false;
   for (std::size_t i = 0; i < bytes.size(); i += character_bytes(bytes[i])) {

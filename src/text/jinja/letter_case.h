@@ -10,6 +10,10 @@ namespace octet::jinja {
 // `folded` is str.casefold().
 enum class LetterCase { upper, lower, capitalized, titled, titled_words, swapped, folded };
 
+// What a byte costs, in bytes of other work, where each character is looked up in a table: some 20
+// ns.
+inline constexpr std::size_t table_look_up_work = 16;
+
 // A character may become several ("ß" in upper case), and a capital sigma that ends a word becomes
 // the final one. Each keeps its mark.
 Value change_case(Budget& budget, const MarkedText& text, LetterCase letter_case);

@@ -201,7 +201,7 @@ template <std::uint32_t flags, bool of_empty>
 Value text_all(Runtime& runtime, const Value& object, const Arguments& arguments) {
   arguments.bind("a test of characters", {});
   const std::string& bytes = object.text()->bytes();
-  runtime.budget.work(bytes.size());
+  runtime.budget.work(table_look_up_work * bytes.size());
   for (std::size_t i = 0; i < bytes.size(); i += character_bytes(bytes[i])) {
     if (!has_flag(decode_at(bytes, i), static_cast<CharacterFlag>(flags))) {
       return Value::boolean(false);

@@ -52,6 +52,14 @@ bool has_flag(char32_t character, CharacterFlag flag) {
 }
 
 bool append_mapped(char32_t character, CaseMapping mapping, std::string& out) {
+  if (character < 0x80) {
+    const bool is_upper = character >= 'A' && character <= 'Z';
+    const bool is_lower = character >= 'a' && character <= 'z';
+    const bool lowers = mapping == CaseMapping::lower || mapping == CaseMapping::fold;
+    if (lowers ? !is_upper : !is_lower) return false;
+    out += static_cast<char>(character ^ 0x20);
+    return true;
+  }
   const auto column = static_cast<std::size_t>(mapping);
   const auto ranges = case_ranges();
   auto range = std::upper_bound(
