@@ -66,6 +66,23 @@ TEST_F(CachePolicyCliTest, SkippedLayersAreReported) {
   expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-dtype-skip-layers", "some"}, "some");
 }
 
+// Of gemma-3-270m's 18 layers (one KV head of 256) every sixth sees all keys.
+TEST_F(CachePolicyCliTest, SkippingWindowsKeepsThemInBfloat16AndTakesTheBytesThatItShould) {
+  const ProgramResult result = run_octet(
+      {"generate", "--model", real_model_path("gemma-3-270m.Q4_K_M.gguf"), "--prompt", "A lamp.",
+       "--max-tokens", "2", "--ignore-eos", "--kv-cache-dtype", "fp8", "--kv-cache-key-mean", "off",
+       "--kv-cache-dtype-skip-layers", "sliding_window", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json cache = parse_json(result.out, "the output")["kv_cache"];
+  EXPECT_EQ(cache["layers"]["bfloat16:bfloat16"], 15);
+  EXPECT_EQ(cache["layers"]["fp8:fp8"], 3);
+  // Two bytes an element of keys and values; one, and a scale of two bytes for each side.
+  constexpr int bfloat16_layer = 2 * 256 * 2;
+  constexpr int fp8_layer = 2 * (256 + 2);
+  EXPECT_EQ(cache["bytes_per_token"], 15 * bfloat16_layer + 3 * fp8_layer);
+  EXPECT_EQ(cache["bytes_used"], 64 * (15 * bfloat16_layer + 3 * fp8_layer));  // a page of each
+}
+
 TEST_F(CachePolicyCliTest, KeyMeansAreOnForDynamicScalesAndSaidAtStartUp) {
   EXPECT_NE(cache_of({"--kv-cache-dtype", "fp8"})["key_mean"].get<std::string>().find("built-in"),
             std::string::npos);

@@ -113,8 +113,8 @@ TEST_F(CalibrateTest, KeyMeansAreThoseOfEachTextByItsTokens) {
   for (std::size_t layer = 0; layer < both.size(); ++layer) {
     ASSERT_GT(both[layer].size(), 0u);
     for (std::size_t i = 0; i < both[layer].size(); ++i) {
-      EXPECT_NEAR(both[layer][i], (100 * of_first[layer][i] + 40 * of_second[layer][i]) / 140,
-                  1e-6);
+      const double expected = (100.0 * of_first[layer][i] + 40.0 * of_second[layer][i]) / 140;
+      EXPECT_NEAR(both[layer][i], expected, 1e-6 * (1 + std::fabs(expected)));
       EXPECT_NE(of_first[layer][i], 0.0f);
     }
   }

@@ -258,6 +258,37 @@ TEST_P(AttentionTest, LargeScoresStayFinite) {
   for (const float x : output) EXPECT_EQ(x, 1.0f);
 }
 
+// FlyDSL#1020: rows that lost mass over thousands of keys. A peak, a long tail that carries half of
+// the weight, and values of 1: the weights sum to 1.
+TEST_P(AttentionTest, WeightsSumToOneOverALongContext) {
+  constexpr std::int32_t keys = 5000;
+  constexpr int head_dim = 8;
+  ThreadPool pool(1);
+  OpContext context{&pool, GetParam().set, GetParam().arithmetic};
+  PagedCache cache({.kv_heads = 1, .head_dim = head_dim, .dtype = "fp8", .scales = "unit"}, {keys});
+  std::vector<float> key(keys * head_dim, 0.0f);
+  for (const int peak : {3, 2500, 4990}) key[static_cast<std::size_t>(peak * head_dim)] = 1.0f;
+  const std::vector<float> value(keys * head_dim, 1.0f);
+  cache.write(context, key, value, {cache.rows(0, 0, keys, 0)});
+  std::vector<float> query(head_dim, 0.0f);
+  query[0] = 7.4f;  // 3 e^7.4 is 4,908
+  std::vector<float> output(head_dim, std::nanf(""));
+  const std::vector<SequenceRows> rows = {cache.rows(0, 0, 1, keys - 1)};
+  AttentionArgs args;
+  args.query = query.data();
+  args.output = output.data();
+  args.query_stride = head_dim;
+  args.output_stride = head_dim;
+  args.query_heads = 1;
+  args.softmax_scale = 1.0f;
+  args.layer = cache.layer();
+  args.sequences = rows;
+  attention(context, args);
+  // 5,000 additions in float32; weights that are rounded to eight bits.
+  const float bound = GetParam().arithmetic == Arithmetic::bfloat16 ? 4e-3f : 1e-5f;
+  for (const float x : output) EXPECT_NEAR(x, 1.0f, bound);
+}
+
 INSTANTIATE_TEST_SUITE_P(InstructionSets, AttentionTest, ::testing::ValuesIn(all_kernels()),
                          [](const auto& tested) {
                            return std::string(name_of(tested.param.set)) +
