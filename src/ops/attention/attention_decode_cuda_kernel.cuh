@@ -373,46 +373,6 @@ __device__ __forceinline__ void pack_decode_weights(const AttentionDecodeTile<Co
   }
 }
 
-// Asks for the bytes of a tile to come to the L2, so that the loads that wait for them wait less.
-struct DecodeRequest {
-  const std::byte* run;
-  int half;  // of the page
-  __device__ __forceinline__ void line(std::uint32_t offset) const {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(run + offset));
-  }
-  // Panels of swizzled rows, of which the tile's are neighbours.
-  __device__ __forceinline__ void rows(const AttentionSide& side, int row_bytes) const {
-    const std::uint32_t of_panel = static_cast<std::uint32_t>(decode_tile_keys) << side.panel_shift;
-    const auto end = static_cast<std::uint32_t>(decode_tile_keys * row_bytes);
-    for (std::uint32_t at = threadIdx.x % 32 * 128; at < end; at += 32 * 128) {
-      const std::uint32_t panel = at >> (side.panel_shift + 5);
-      line(side.offset + (2 * panel + static_cast<std::uint32_t>(half)) * of_panel + at % of_panel);
-    }
-  }
-  // Every row of transposed values has bytes of both tiles of the page, which neighbouring warps
-  // take: each asks for half of the lines.
-  __device__ __forceinline__ void transposed(const AttentionSide& side, int head_dim) const {
-    const auto lines = static_cast<std::uint32_t>(head_dim / 4);
-    for (std::uint32_t i = threadIdx.x % 32; i < lines; i += 32) {
-      line(side.offset + (static_cast<std::uint32_t>(half) * lines + i) * 128);
-    }
-  }
-};
-__device__ __forceinline__ void ask_for_decode_tile(const AttentionParameters& p,
-                                                    const std::byte* run, int tile) {
-  const DecodeRequest request = {run, tile % 2};
-  const bool key_codes = p.key.dtype == KvDtype::fp8 || p.key.dtype == KvDtype::int8;
-  const bool value_codes = p.value.dtype == KvDtype::fp8 || p.value.dtype == KvDtype::int8;
-  request.rows(p.key, key_codes ? p.head_dim : 2 * p.head_dim);
-  if (value_codes) {
-    request.transposed(p.value, p.head_dim);
-  } else {
-    request.rows(p.value, 2 * p.head_dim);
-  }
-  if (p.key.is_scaled && threadIdx.x % 32 == 0) request.line(p.key.scale_offset);
-  if (p.value.is_scaled && threadIdx.x % 32 == 1) request.line(p.value.scale_offset);
-}
-
 template <typename Config>
 __device__ __forceinline__ void take_decode_tile(const AttentionParameters& p,
                                                  const AttentionDecodeShared<Config>& shared,

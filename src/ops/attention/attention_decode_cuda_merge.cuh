@@ -198,59 +198,33 @@ __device__ void load_decode_query(const AttentionParameters& p, const DecodePair
   }
 }
 
-// A warp's walk over the tiles of a pair's turns [turn, turn + turns), every fourth of them; the
-// next tile is asked for before one is taken, and its page looked up one earlier still.
-struct DecodeWalk {
-  static constexpr int page_tiles = page_tokens / decode_tile_keys;
-  const std::int32_t* pages;
-  int first_key;
-  int length;
-  int end_tile;
-  int tile;
-  std::int32_t page;
-  std::int32_t next_page;
-
-  __device__ __forceinline__ DecodeWalk(const AttentionDecodeParameters& parameters,
-                                        const DecodePair& pair, int of_length, int turn, int turns)
-      : pages(parameters.common.page_table +
-              static_cast<std::int64_t>(pair.sequence) * parameters.common.page_table_stride),
-        first_key(parameters.turns.first_key(of_length)),
-        length(of_length) {
-    const DecodeTurns& of = parameters.turns;
-    const int begin = of.first_page(length) + turn * of.turn_pages;
-    const int end = begin + turns * of.turn_pages;
-    end_tile = min(end * page_tiles, (length + decode_tile_keys - 1) / decode_tile_keys);
-    tile =
-        max(begin * page_tiles, first_key / decode_tile_keys) + static_cast<int>(threadIdx.x) / 32;
-    page = page_of(tile);
-    next_page = page_of(tile + attention_decode_warps);
-    if (tile < end_tile) {
-      ask_for_decode_tile(parameters.common, run_of(parameters.common, page, pair.kv_head), tile);
-    }
-  }
-  __device__ __forceinline__ std::int32_t page_of(int of_tile) const {
-    return of_tile < end_tile ? pages[of_tile / page_tiles] : 0;
-  }
-};
-
+// Tiles of the pair's turns [turn, turn + turns), every fourth of them.
 template <typename Config>
-__device__ __forceinline__ void take_decode_tiles(const AttentionParameters& p,
+__device__ __forceinline__ void take_decode_turns(const AttentionDecodeParameters& parameters,
                                                   const AttentionDecodeShared<Config>& shared,
-                                                  int kv_head, DecodeWalk walk,
-                                                  AttentionDecodeState<Config>& state) {
+                                                  const DecodePair& pair, int length, int turn,
+                                                  int turns, AttentionDecodeState<Config>& state) {
+  constexpr int page_tiles = page_tokens / decode_tile_keys;
+  const AttentionParameters& p = parameters.common;
+  const DecodeTurns& of = parameters.turns;
+  const int first_key = of.first_key(length);
+  const int begin = of.first_page(length) + turn * of.turn_pages;
+  const int end = begin + turns * of.turn_pages;
+  const int first_tile = max(begin * page_tiles, first_key / decode_tile_keys);
+  const int end_tile = min(end * page_tiles, (length + decode_tile_keys - 1) / decode_tile_keys);
+  const std::int32_t* pages =
+      p.page_table + static_cast<std::int64_t>(pair.sequence) * p.page_table_stride;
+  int tile = first_tile + static_cast<int>(threadIdx.x) / 32;
+  std::int32_t page = tile < end_tile ? pages[tile / page_tiles] : 0;
 #pragma unroll 1
-  while (walk.tile < walk.end_tile) {
-    const int next = walk.tile + Config::warps;
-    const std::byte* run = run_of(p, walk.page, kv_head);
-    if (next < walk.end_tile) {
-      ask_for_decode_tile(p, run_of(p, walk.next_page, kv_head), next);
-    }
-    walk.page = walk.next_page;
-    walk.next_page = walk.page_of(next + Config::warps);
-    DecodeTokens tokens = {walk.tile * decode_tile_keys, walk.first_key, walk.length, false};
-    tokens.all = tokens.first >= walk.first_key && tokens.first + decode_tile_keys <= walk.length;
-    take_decode_tile<Config>(p, shared, run, tokens, state);
-    walk.tile = next;
+  while (tile < end_tile) {
+    const int next = tile + Config::warps;
+    const std::int32_t next_page = next < end_tile ? pages[next / page_tiles] : 0;
+    DecodeTokens tokens = {tile * decode_tile_keys, first_key, length, false};
+    tokens.all = tokens.first >= first_key && tokens.first + decode_tile_keys <= length;
+    take_decode_tile<Config>(p, shared, run_of(p, page, pair.kv_head), tokens, state);
+    tile = next;
+    page = next_page;
   }
 }
 
@@ -276,14 +250,12 @@ __global__ void __launch_bounds__(Config::threads)
     pair.first_query = piece.kv_head % parameters.units_of_head * Config::queries;
     pair.queries = min(p.group - pair.first_query, Config::queries);
 
-    // Keys are on their way while the query is made ready.
-    const DecodeWalk walk(parameters, pair, piece.length, piece.turn, turns);
     load_decode_query<Config>(p, pair, shared);
     __syncthreads();
     {
       AttentionDecodeState<Config> state;
       state.clear();
-      take_decode_tiles<Config>(p, shared, pair.kv_head, walk, state);
+      take_decode_turns<Config>(parameters, shared, pair, piece.length, piece.turn, turns, state);
       store_decode_state<Config>(shared, values_transposed, state);
     }
     __syncthreads();
