@@ -227,12 +227,12 @@ StepReport bench_step(const std::shared_ptr<Model>& model, const StepBench& benc
       figure.fastest_step_ms = 1e3 * share(seconds[i], 0);
       figure.p99_step_ms = 1e3 * share(seconds[i], 0.99);
       figure.cache_bytes = caches[i]->cache_bytes(context);
-      const StepMachinery machinery = step_machinery(*model);
-      report.decode_kernel = machinery.decode_kernel;
-      report.prefill_kernel = machinery.prefill_kernel;
+      profile(*model, *caches[i], &figure);
+      const StepMachinery machinery = step_machinery(*model);  // of the cache that was used last
+      figure.decode_kernel = machinery.decode_kernel;
+      figure.prefill_kernel = machinery.prefill_kernel;
       report.graphs = machinery.graphs;
       report.graph_bytes = machinery.graph_bytes;
-      profile(*model, *caches[i], &figure);
       report.figures.push_back(std::move(figure));
     }
     if (caches.size() == 2) {

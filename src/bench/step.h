@@ -35,6 +35,8 @@ struct StepFigure {
   // Of one step, none beginning before the last has ended, and of the prompt's last chunk.
   std::vector<OperationTime> operations;
   std::vector<OperationTime> prompt_operations;
+  std::string decode_kernel;  // of attention, on a GPU: "sm90" or "portable"
+  std::string prefill_kernel;
 };
 
 // Of two caches: how much longer a step with the second takes, from pairs of neighbouring steps.
@@ -47,8 +49,6 @@ struct StepDifference {
 
 struct StepReport {
   std::string device;
-  std::string decode_kernel;  // of attention
-  std::string prefill_kernel;
   int graphs = 0;
   std::size_t graph_bytes = 0;
   std::vector<StepFigure> figures;

@@ -110,6 +110,8 @@ Json as_json(const StepFigure& figure) {
   object["itl_ms"]["p50"] = figure.step_ms;
   object["itl_ms"]["min"] = figure.fastest_step_ms;
   object["itl_ms"]["p99"] = figure.p99_step_ms;
+  object["attention"]["decode"] = figure.decode_kernel;
+  object["attention"]["prefill"] = figure.prefill_kernel;
   object["weight_bytes"] = figure.weight_bytes;
   object["cache_bytes"] = figure.cache_bytes;
   object["operations"] = as_json(figure.operations);
@@ -124,8 +126,6 @@ Json as_json(const StepReport& report, const StepFlags& flags) {
   object["weights"] = flags.random_weights ? "random " + flags.weight_dtype : "the model's";
   object["batch"] = flags.bench.batch;
   object["steps"] = flags.bench.steps;
-  object["attention"]["decode"] = report.decode_kernel;
-  object["attention"]["prefill"] = report.prefill_kernel;
   object["cuda_graphs"]["captured"] = report.graphs;
   object["cuda_graphs"]["bytes"] = report.graph_bytes;
   object["figures"] = Json::array();
@@ -164,9 +164,8 @@ std::string operations_text(const std::vector<OperationTime>& operations, bool p
 std::string as_text(const StepReport& report, const StepFlags& flags) {
   std::string text = fmt::format("{} sequence{} on {}", flags.bench.batch,
                                  flags.bench.batch == 1 ? "" : "s", report.device);
-  if (!report.decode_kernel.empty()) {
-    text += fmt::format(", {} decode attention, {} prefill; {} graphs, {:.1f} MB",
-                        report.decode_kernel, report.prefill_kernel, report.graphs,
+  if (report.graphs > 0) {
+    text += fmt::format(", {} graphs, {:.1f} MB", report.graphs,
                         static_cast<double>(report.graph_bytes) / 1e6);
   }
   text += '\n';
@@ -179,6 +178,10 @@ std::string as_text(const StepReport& report, const StepFlags& flags) {
     if (figure.weight_bytes > 0) {
       text += fmt::format(", {:.2f} GB read at {:.2f} TB/s", bytes / 1e9,
                           bytes / figure.step_ms * 1e-9);
+    }
+    if (!figure.decode_kernel.empty()) {
+      text += fmt::format("; {} decode attention, {} prefill", figure.decode_kernel,
+                          figure.prefill_kernel);
     }
     text += '\n' + operations_text(figure.operations, false);
     if (!figure.prompt_operations.empty()) {

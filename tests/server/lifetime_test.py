@@ -10,7 +10,7 @@ import threading
 import time
 import unittest
 
-from octet_server import GEMMA3, OCTET, SMALL, SMOLLM2, OctetServer
+from octet_server import GEMMA3, OCTET, SMALL, SMALL_WIDE, SMOLLM2, OctetServer
 
 
 def ask(server, method, path, body=None):
@@ -62,10 +62,10 @@ class Lifetime(unittest.TestCase):
             self.assertIn('le="0.006"', text)
 
     def test_the_log_says_what_serves(self):
-        with OctetServer(SMALL, "--kv-cache-dtype", "int8:fp8") as server:
+        with OctetServer(SMALL_WIDE, "--kv-cache-dtype", "int8:fp8") as server:
             log = server.log()
             self.assertRegex(log, r"device (cpu|cuda), ")
-            self.assertIn("int8:fp8 x 3", log)
+            self.assertIn("int8:fp8 x 2", log)
             self.assertIn("scales dynamic", log)
             self.assertRegex(log, r"KV cache size: \d+ tokens, Maximum concurrency for 512 tokens")
 

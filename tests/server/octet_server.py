@@ -13,6 +13,8 @@ OCTET = pathlib.Path(os.environ.get("OCTET_BINARY", ROOT / "build" / "octet"))
 SMOLLM2 = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 GEMMA3 = ROOT / "models" / "gemma-3-270m.Q4_K_M.gguf"
 SMALL = ROOT / "tests" / "data" / "models" / "llama_mixed.gguf"
+# With heads of 32 elements, the narrowest that GPUs cache in 8 bits.
+SMALL_WIDE = ROOT / "tests" / "data" / "models" / "llama_wide_heads.gguf"
 START_SECONDS = 120
 
 
