@@ -62,47 +62,28 @@ struct DecodeWork {
   const DecodeSharedPairs* shared_pairs;  // one a block
 };
 
-// The line's cut into pieces, equal ones but for those of the last blocks. Where launches overlap,
-// blocks start in their order as those of the launch ahead end; the last to end are the few that
-// merge, so that a launch's last blocks (one to four were seen) are 1.5 us behind all others. They
-// get no turn where there are few, else two turns less.
+// The line's cut into equal pieces. Where launches overlap, blocks start in their order as those of
+// the launch ahead end; the last to end are the few that merge, so that a launch's last blocks (one
+// to four were seen) are 1.5 us behind all others. Over short contexts they get no turns.
 struct DecodeCut {
   std::int64_t total = 0;
   int pieces = 0;  // that have turns: at least one each
-  int late = 0;    // the last of them
-  int spared = 0;  // turns that each of these has less
 
   __host__ __device__ DecodeCut(std::int32_t turns, int blocks, int warpgroups, int late_blocks)
       : total(turns) {
     const int all = blocks * warpgroups;
-    const int late_pieces = late_blocks * warpgroups;
-    if (total < 4 * all) {
-      pieces = all - late_pieces < turns ? all - late_pieces : turns;
-    } else {
-      pieces = all;
-      late = late_pieces;
-      spared = 2;
-    }
+    // Beyond four turns each, equal pieces of all blocks were the faster.
+    const int most = total < 4 * all ? all - late_blocks * warpgroups : all;
+    pieces = most < turns ? most : turns;
   }
   // The line's turn at which a piece begins; of a piece without turns the line's end.
   __host__ __device__ std::int32_t start(int piece) const {
-    if (piece >= pieces) return static_cast<std::int32_t>(total);
-    const int late_before = piece - (pieces - late);
-    return static_cast<std::int32_t>(equal_total() * piece / pieces -
-                                     (late_before > 0 ? late_before * spared : 0));
+    return static_cast<std::int32_t>(piece < pieces ? total * piece / pieces : total);
   }
   // The piece that has a turn.
   __host__ __device__ int owner(std::int64_t turn) const {
-    if (late == 0 || turn < start(pieces - late)) {
-      return static_cast<int>(((turn + 1) * pieces - 1) / equal_total());
-    }
-    int piece = pieces - 1;
-    while (start(piece) > turn) --piece;
-    return piece;
+    return static_cast<int>(((turn + 1) * pieces - 1) / total);
   }
-
- private:
-  __host__ __device__ std::int64_t equal_total() const { return total + late * spared; }
 };
 
 // Where the plan writes. starts: scratch of sequences + 1 elements.

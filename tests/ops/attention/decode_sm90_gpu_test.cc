@@ -680,7 +680,7 @@ TEST(DecodeCut, CutsTheLineIntoPiecesThatKnowTheirTurns) {
       longest = std::max(longest, end - begin);
     }
     const int used = late_blocks > 0 && turns < 4 * blocks * warpgroups ? blocks - 4 : blocks;
-    ASSERT_LE(longest, turns / (used * warpgroups) + 2);
+    ASSERT_LE(longest, turns / (used * warpgroups) + 1);
   }
 }
 
