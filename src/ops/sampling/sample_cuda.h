@@ -31,7 +31,7 @@ inline constexpr int sample_candidates = 8192;
 // SampleStatus::chosen. All arrays are on the device, so that a captured launch follows what is
 // written there. Weights are the bits that engine/sampler's portable_exp gives, and sums are exact
 // (in units of 2^-45 of the likeliest token's weight), so that a draw is the host's but for draws
-// within 2^-28 of the border between two tokens. Throws Error{internal} for missing arrays and
+// within 2^-27 of the border between two tokens. Throws Error{internal} for missing arrays and
 // negative extents, Error{unsupported} for a vocabulary beyond 2^18 (262144) tokens.
 struct SampleCudaArgs {
   const float* logits = nullptr;
