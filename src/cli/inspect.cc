@@ -91,7 +91,9 @@ Inspection inspect(const std::string& path, const KvPolicyOptions& cache) {
   result.format = checkpoint.gguf ? "gguf" : "hugging_face";
   result.file_bytes = checkpoint.file_bytes();
   // Loading checks every tensor's name and shape; one position keeps its tables small.
-  const std::unique_ptr<Model> model = load_model(checkpoint, {.max_positions = 1});
+  LoadOptions one_position;
+  one_position.max_positions = 1;
+  const std::unique_ptr<Model> model = load_model(checkpoint, one_position);
   result.config = model->config();
   for (const TensorLine& tensor : list_tensors(checkpoint)) {
     for (WeightType* sum : {&result.weights[tensor.type], &result.all_weights}) {
