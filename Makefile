@@ -30,10 +30,12 @@ build: ## build the program: build/octet (Release)
 	cmake --build build --target octet -j $(JOBS)
 	@echo "build: build/octet is ready"
 
+# Options of CMake for the CUDA build, say -DOCTET_CUDA_ARCHITECTURES= for Hopper's kernels alone.
+CUDA_OPTIONS ?=
 cuda: ## build the program with the CUDA backend, and the GPU's tests: build-cuda/octet
 	@tools/install_packages.sh build test
 	@tools/install_cuda.sh
-	cmake --preset cuda
+	cmake --preset cuda $(CUDA_OPTIONS)
 	cmake --build build-cuda --target octet octet_gpu_tests -j $(JOBS)
 	@echo "cuda: build-cuda/octet is ready"
 
