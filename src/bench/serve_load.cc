@@ -88,7 +88,9 @@ class Client : public std::enable_shared_from_this<Client> {
     request_.body() = body_of(model, std::move(prompt), output_len);
     request_.prepare_payload();
     parser_.body_limit(most_response_bytes);
-    parser_.eager(true);
+    // Not eager: such a parser's async_read_some ends with the message, and every token would seem
+    // to come then.
+    parser_.eager(false);
   }
 
   void start(const Tcp::resolver::results_type& endpoints) {

@@ -172,6 +172,20 @@ class Lifetime(unittest.TestCase):
             self.assertEqual(metric(server, "vllm:generation_tokens_total"), 7 * 9)
             self.assertGreater(report["mean_ttft_ms"], 0)
 
+    def test_bench_serve_takes_the_time_of_each_token(self):
+        # Steps of a real model take milliseconds, so that tokens come apart.
+        with OctetServer(SMOLLM2) as server:
+            result = subprocess.run(
+                [str(OCTET), "bench", "serve", "--port", str(server.port), "--num-prompts", "1",
+                 "--random-input-len", "20", "--random-output-len", "20", "--ignore-eos", "--json"],
+                capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
+            )
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = json.loads(result.stdout)
+        self.assertGreater(report["median_itl_ms"], 1)
+        self.assertGreater(report["mean_tpot_ms"], 1)
+        self.assertLess(report["mean_ttft_ms"], 900 * report["duration"])
+
     def test_wrong_flags_are_told_in_one_line(self):
         for flags in (
             ["--port", "70000"],
