@@ -117,9 +117,9 @@ TEST_F(CachePolicyCliTest, InspectShowsEachLayersFormats) {
   EXPECT_EQ(layers[1]["key_mean"], false);
 }
 
-TEST_F(CachePolicyCliTest, SingleLevelAccumulationIsRefusedOnTheCpu) {
+TEST_F(CachePolicyCliTest, SingleLevelAccumulationIsRefused) {
   EXPECT_EQ(generate({"--attention-accumulation", "two-level"}).status, 0);
-  expect_refused({"--attention-accumulation", "single"}, "Hopper");
+  expect_refused({"--attention-accumulation", "single"}, "two levels on every device");
   expect_refused({"--attention-accumulation", "triple"}, "two-level or single");
 }
 

@@ -19,7 +19,7 @@ class OpenAIClient(unittest.TestCase):
     def setUpClass(cls):
         cls.server = OctetServer(
             SMOLLM2, "--served-model-name", MODEL, "--api-key", KEY, "--max-model-len", "2048",
-            "--kv-cache-dtype", "fp8",
+            "--kv-cache-dtype", "int8:fp8",
         )
         cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key=KEY, max_retries=0)
 
