@@ -120,9 +120,11 @@ struct WeightQuantization::Reader {
       into.per_channel_ = true;
     } else if (into.method_ == "modelopt") {
       read_modelopt(config);
+    } else if (into.method_ == "quark") {
+      read_quark(config);
     } else {
       throw_unsupported(
-          "{} is {}, expected 'compressed-tensors', 'fp8', 'fbgemm_fp8' or 'modelopt'",
+          "{} is {}, expected 'compressed-tensors', 'fp8', 'fbgemm_fp8', 'modelopt' or 'quark'",
           method.where(), printable(into.method_));
     }
   }
@@ -196,8 +198,34 @@ struct WeightQuantization::Reader {
     config.refuse_keys_other_than({"quant_method", "quant_algo", "kv_cache_quant_algo",
                                    "kv_cache_scheme", "exclude_modules", "ignore", "group_size",
                                    "producer", "config_groups"});
+    // A cache alone is quantised where an algorithm is named for it and none for the weights.
+    if (!config.has("quant_algo") &&
+        (config.has("kv_cache_quant_algo") || config.has("kv_cache_scheme"))) {
+      into.method_ = "none";
+      return;
+    }
     expect_word(config.require("quant_algo"), {"FP8"});
     into.per_tensor_ = true;
+  }
+
+  // Quark's weights are not read, but a cache that it quantised beside plain ones is.
+  void read_quark(const JsonValue& config) {
+    std::vector<JsonValue> places;
+    if (const auto global = config.find("global_quant_config")) places.push_back(*global);
+    for (const char* key : {"layer_quant_config", "layer_type_quant_config"}) {
+      const auto layers = config.find(key);
+      if (!layers) continue;
+      for (const std::string& pattern : layers->keys()) {
+        if (const auto layer = layers->find(pattern)) places.push_back(*layer);
+      }
+    }
+    for (const JsonValue& place : places) {
+      if (const auto weight = place.find("weight")) {
+        throw_unsupported("{} is set, and quark's quantised weights are not supported",
+                          weight->where());
+      }
+    }
+    into.method_ = "none";
   }
 
   // ModelOpt's own file: {"producer": ..., "quantization": {"quant_algo": "FP8", ...}}.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/printable.h"
 
 namespace octet {
@@ -104,7 +105,11 @@ std::optional<KvCheckpointScheme> read_kv_scheme(
 std::shared_ptr<const KvCheckpoint> read_kv_checkpoint(const ModelFolder& folder) {
   auto checkpoint = std::make_shared<KvCheckpoint>();
   checkpoint->scheme = read_kv_scheme(folder.config(), folder.quantization_file());
-  checkpoint->scales = read_kv_scales(folder.tensors());
+  try {
+    checkpoint->scales = read_kv_scales(folder.tensors());
+  } catch (const Error& error) {
+    checkpoint->scales_problem = error.what();
+  }
   return checkpoint;
 }
 

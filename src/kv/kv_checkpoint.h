@@ -23,11 +23,14 @@ struct KvCheckpointScheme {
 struct KvCheckpoint {
   std::optional<KvCheckpointScheme> scheme;
   std::shared_ptr<const KvScaleSet> scales;  // null: it has none
+  // Why its scales cannot be used, a sentence without its full stop; empty where they can. Kept
+  // rather than thrown, because a cache that does not take them is none the worse.
+  std::string scales_problem;
 };
 
 // Reads compressed-tensors' kv_cache_scheme, ModelOpt's (in config.json or hf_quant_config.json)
 // and Quark's configuration. Throws Error{bad_input} that names file and key for values of a wrong
-// type, and as read_kv_scales does.
+// type.
 std::shared_ptr<const KvCheckpoint> read_kv_checkpoint(const ModelFolder& folder);
 
 // The configuration's part alone. `quantization_file` is ModelOpt's, where there is one.

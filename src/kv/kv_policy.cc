@@ -139,6 +139,11 @@ std::shared_ptr<const KvScaleSet> choose_scales(const KvPolicyOptions& options,
   }
   if (is_file) return read_kv_scale_file(options.scales, scales_flag);
   const KvCheckpoint* checkpoint = options.checkpoint.get();
+  if (options.scales == "auto" && formats.has_fp8() && checkpoint != nullptr &&
+      !checkpoint->scales_problem.empty()) {
+    throw_bad_input("{}, or {} dynamic to pass over the checkpoint's scales",
+                    checkpoint->scales_problem, scales_flag);
+  }
   if (options.scales != "auto" || !formats.has_fp8() || checkpoint == nullptr ||
       checkpoint->scales == nullptr) {
     return nullptr;

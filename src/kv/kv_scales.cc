@@ -111,7 +111,16 @@ std::shared_ptr<const KvScaleSet> read_kv_scale_file(const std::string& path,
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
   const std::string file = folder ? path + "/kv_scales.safetensors" : path;
-  std::shared_ptr<const KvScaleSet> set = read_kv_scales(*Safetensors::open_file(file));
+  const std::shared_ptr<const Safetensors> tensors = Safetensors::open_file(file);
+  std::shared_ptr<const KvScaleSet> set = read_kv_scales(*tensors);
+  // A misspelt name would leave another scale in its place.
+  for (const StoredTensor& stored : tensors->tensors()) {
+    if (set == nullptr || parse_kv_scale_name(stored.view.name)) continue;
+    throw_bad_input(
+        "{} {}: tensor {} is no scale of a KV cache, expected names such as "
+        "model.layers.0.self_attn.k_scale",
+        flag, file, printable(stored.view.name));
+  }
   if (set == nullptr) {
     throw_bad_input(
         "{} {}: holds no scale of a KV cache, expected tensors such as "

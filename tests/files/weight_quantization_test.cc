@@ -282,6 +282,23 @@ TEST_F(WeightQuantizationTest, RefusesWeightsThatAreNoSymmetricMatrix) {
   expect_unsupported(modelopt, "holds values other than 0, expected symmetric weights");
 }
 
+// A quantised cache beside plain weights.
+TEST_F(WeightQuantizationTest, TakesConfigurationsOfACacheAlone) {
+  for (const std::string config :
+       {R"({"quant_method": "modelopt", "quant_algo": null, "kv_cache_quant_algo": "FP8"})",
+        R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"})",
+        R"({"quant_method": "quark", "export": {"kv_cache_group": ["*k_proj"]},
+            "global_quant_config": {"weight": null, "input_tensors": null},
+            "layer_quant_config": {"*k_proj": {"weight": null, "output_tensors":
+            {"dtype": "fp8_e4m3", "qscheme": "per_tensor"}}}})"}) {
+    SCOPED_TRACE(config);
+    EXPECT_EQ(open(config)->quantization().method(), "none");
+  }
+  expect_unsupported(R"({"quant_method": "quark", "layer_quant_config":
+                     {"*q_proj": {"weight": {"dtype": "int4"}}}})",
+                     "layer_quant_config.*q_proj.weight' is set");
+}
+
 TEST_F(WeightQuantizationTest, RefusesConfigurationsByName) {
   expect_unsupported(R"({"quant_method": "gptq"})",
                      "key 'quantization_config.quant_method' is 'gptq', expected");

@@ -428,6 +428,13 @@ TEST(KvScaleFile, AFileOrFolderNamedByTheFlagWins) {
               policy_of({.dtype = "fp8", .scales = path}, nullptr);
             }).find("holds no scale"),
             std::string::npos);
+  std::vector<FloatTensor> misspelt = two_layers(2, 3);
+  misspelt.push_back(scalar("model.layers.1.self_attn.v_scael", 1));
+  write_file_atomically(path, encode_safetensors(misspelt));
+  EXPECT_NE(message_of([&] {
+              policy_of({.dtype = "fp8", .scales = path}, nullptr);
+            }).find("tensor 'model.layers.1.self_attn.v_scael' is no scale of a KV cache"),
+            std::string::npos);
   EXPECT_NE(message_of([&] {
               policy_of({.dtype = "fp8", .scales = "nowhere"}, nullptr);
             }).find("--kv-cache-scales 'nowhere'"),

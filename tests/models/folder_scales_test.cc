@@ -165,7 +165,17 @@ TEST(FolderScales, AScaleOfZeroIsRefusedByItsTensor) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("model.layers.1.self_attn.k_scale"), std::string::npos)
         << error.what();
+    EXPECT_NE(std::string(error.what()).find("--kv-cache-scales dynamic"), std::string::npos)
+        << error.what();
   }
+}
+
+// What a cache does not take cannot be wrong with it.
+TEST(FolderScales, ABadScaleStandsInNoWayOfCachesThatTakeNone) {
+  std::vector<Extra> extras = both_layers("self_attn.k_scale", {1.0f});
+  extras[1].values = {0.0f};
+  const std::shared_ptr<Model> model = open_with(extras, "tensor");
+  for (const char* dtype : {"bfloat16", "int8"}) EXPECT_NO_THROW(policy_of(model, dtype)) << dtype;
 }
 
 // sglang#18396 and vllm#44879: a bfloat16 cache ignores scales, and a flag wins over the scheme.
