@@ -112,6 +112,13 @@ void run_calibrate(CalibrateFlags flags) {
   if (flags.machine.apply_to(&machine) == Device::cuda && flags.machine.device == "cuda") {
     throw_unsupported("--device cuda: ranges are taken on the CPU; expected auto or cpu");
   }
+  // Means of an earlier run beside scales of this one would be taken for one result.
+  const std::string means = flags.output + "/key_means.safetensors";
+  std::error_code ignored;
+  if (!flags.options.takes_means && std::filesystem::exists(means, ignored)) {
+    throw_bad_input("{}: is of an earlier run; give --means to take it anew, or another folder",
+                    printable(means));
+  }
   LoadedModel loaded = open_model(flags.model);
   std::vector<std::vector<TokenId>> texts;
   std::int64_t total = 0;

@@ -1,5 +1,6 @@
 #include "kv/kv_policy.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <filesystem>
@@ -216,8 +217,9 @@ void set_key_means(const KvPolicyOptions& options, std::span<const KvLayerGeomet
     wanted.push_back(layer);
   }
   if (!automatic && wanted.empty()) {
-    throw_bad_input("{} {} applies to 8-bit keys, and {} {} has none", mean_flag, options.key_mean,
-                    options.dtype_flag, options.dtype);
+    throw_bad_input("{} {} applies to 8-bit keys, and {} {}{} has none", mean_flag,
+                    options.key_mean, options.dtype_flag, options.dtype,
+                    options.skip_layers.empty() ? "" : " without the skipped layers");
   }
   if (wanted.empty()) return;
   if (automatic && options.means == nullptr) {
@@ -246,6 +248,10 @@ void append_bytes(std::string* bytes, std::uint32_t number) {
 void append_floats(std::string* bytes, const std::vector<float>& values) {
   append_bytes(bytes, static_cast<std::uint32_t>(values.size()));
   for (const float value : values) append_bytes(bytes, std::bit_cast<std::uint32_t>(value));
+}
+
+bool has_fp8_side(const KvLayerPolicy& layer) {
+  return layer.key.dtype == KvDtype::fp8 || layer.value.dtype == KvDtype::fp8;
 }
 
 }  // namespace
@@ -299,6 +305,14 @@ KvPolicy make_kv_policy(const KvPolicyOptions& options, std::span<const KvLayerG
     const KvFittedScales fitted = fit_scales(*scales, index, geometry[layer].kv_heads);
     check_strategy(options, *scales, index, fitted);
     set_static_scales(fitted, &own, &policy.constants[layer]);
+  }
+  const bool left_out = std::none_of(policy.layers.begin(), policy.layers.end(), has_fp8_side);
+  if (left_out && formats.has_fp8()) {
+    if (options.scales != "auto" && options.scales != "dynamic") {
+      throw_bad_input("{} {} applies to fp8 keys or values, and the skipped layers leave none",
+                      scales_flag, options.scales);
+    }
+    policy.scales_source.clear();
   }
   policy.dtype_name = formats.key == formats.value
                           ? std::string(name_of(formats.key))

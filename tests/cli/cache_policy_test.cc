@@ -140,6 +140,12 @@ TEST_F(CachePolicyCliTest, CalibratedScalesAndMeansAreTakenUp) {
     EXPECT_EQ(config["quantization_config"]["kv_cache_scheme"]["strategy"],
               std::string(granularity) == "head" ? "attn_head" : "tensor");
   }
+  // Means of an earlier run are not left beside scales of another.
+  const ProgramResult again =
+      run_octet({"calibrate", "--model", model_, "--text", text_, "-o", output});
+  EXPECT_EQ(again.status, 2);
+  EXPECT_NE(again.err.find("key_means.safetensors': is of an earlier run"), std::string::npos)
+      << again.err;
   EXPECT_EQ(run_octet({"calibrate", "--model", model_, "--text", text_}).status, 2);
   EXPECT_EQ(run_octet({"calibrate", "--model", model_, "--text", text_, "-o", text_}).status, 2);
 }

@@ -108,6 +108,22 @@ TEST(KvPolicy, SkippedLayersKeepTheModelsFormat) {
             (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
 }
 
+TEST(KvPolicy, ScalesThatNoLayerIsLeftForAreRefused) {
+  KvPolicyOptions options;
+  options.dtype = "fp8";
+  options.scales = "unit";
+  options.skip_layers = {"0", "1"};
+  try {
+    make_kv_policy(options, 2);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the skipped layers leave none"), std::string::npos)
+        << error.what();
+  }
+  options.scales = "dynamic";
+  EXPECT_NO_THROW(make_kv_policy(options, 2));
+}
+
 TEST(KvPolicy, WhatCannotBeSkippedIsRefusedWithTheValidOnes) {
   const auto message = [](const std::string& word, std::vector<KvLayerGeometry> geometry) {
     try {
