@@ -86,10 +86,10 @@ void CacheFlags::add_to(CLI::App& command) {
 void MachineFlags::add_to(CLI::App& command) {
   const std::string group = "Machine";
   command
-      .add_option(
-          "--dtype", dtype,
-          "Arithmetic of matrices and activations: auto (the fastest here), float32, bfloat16, "
-          "int16 (activations as 16-bit integers, for quantised weights)")
+      .add_option("--dtype", dtype,
+                  "Arithmetic of matrices and activations: auto (the fastest here; float32 in "
+                  "eval), float32, bfloat16, "
+                  "int16 (activations as 16-bit integers, for quantised weights)")
       ->capture_default_str()
       ->group(group);
   command

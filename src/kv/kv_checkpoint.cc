@@ -108,6 +108,7 @@ std::shared_ptr<const KvCheckpoint> read_kv_checkpoint(const ModelFolder& folder
   try {
     checkpoint->scales = read_kv_scales(folder.tensors());
   } catch (const Error& error) {
+    if (error.kind() != ErrorKind::bad_input && error.kind() != ErrorKind::unsupported) throw;
     checkpoint->scales_problem = error.what();
   }
   return checkpoint;

@@ -21,20 +21,6 @@ const Json& frozen_templates() {
   return data;
 }
 
-// The clock of the cases: Sunday, 9 March 2025, 14:05:07.
-std::tm case_time() {
-  std::tm time{};
-  time.tm_year = 125;
-  time.tm_mon = 2;
-  time.tm_mday = 9;
-  time.tm_wday = 0;
-  time.tm_yday = 67;
-  time.tm_hour = 14;
-  time.tm_min = 5;
-  time.tm_sec = 7;
-  return time;
-}
-
 std::string hash_of(const std::string& text) {
   Hash hash;
   hash.add_bytes(text);

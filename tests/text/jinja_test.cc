@@ -22,20 +22,6 @@ Json read_cases(const std::string& name) {
   return parse_json(text, name);
 }
 
-// The clock of the cases: Sunday, 9 March 2025, 14:05:07.
-std::tm case_time() {
-  std::tm time{};
-  time.tm_year = 125;
-  time.tm_mon = 2;
-  time.tm_mday = 9;
-  time.tm_wday = 0;
-  time.tm_yday = 67;
-  time.tm_hour = 14;
-  time.tm_min = 5;
-  time.tm_sec = 7;
-  return time;
-}
-
 std::string render_text(const std::string& source, const Variables& variables) {
   return render(parse(source), variables, case_time()).bytes();
 }

@@ -1,6 +1,7 @@
 // Variables for templates from JSON, for tests.
 #pragma once
 
+#include <ctime>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +37,20 @@ inline Variables to_variables(const Json& json, bool literal = false) {
     variables.emplace_back(name, to_value(value, literal));
   }
   return variables;
+}
+
+// The clock of the cases: Sunday, 9 March 2025, 14:05:07.
+inline std::tm case_time() {
+  std::tm time{};
+  time.tm_year = 125;
+  time.tm_mon = 2;
+  time.tm_mday = 9;
+  time.tm_wday = 0;
+  time.tm_yday = 67;
+  time.tm_hour = 14;
+  time.tm_min = 5;
+  time.tm_sec = 7;
+  return time;
 }
 
 }  // namespace octet::jinja
