@@ -19,7 +19,7 @@ struct AttentionDecodeBench {
   double value_mean = 0;      // added to values of N(0, 1)
   bool sinks = false;         // each head has one more score, of N(2, 1), whose key has no value
   double soft_cap = 0;        // 0: none
-  bool single_level = false;  // DecodeAccumulation
+  bool single_level = false;  // AttentionAccumulation
   bool overlap = true;        // launches overlap as those of a step do (DecodeSm90Args)
   bool check = false;
   // scales: dynamic, unit, tensor or head

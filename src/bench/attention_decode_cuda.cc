@@ -49,7 +49,7 @@ class Problem {
         workspace_(
             {bench.head_dim, bench.query_heads, bench.kv_heads, bench.query_rows, bench.window,
              policy,
-             bench.single_level ? DecodeAccumulation::single_level : DecodeAccumulation::two_level},
+             bench.single_level ? AttentionAccumulation::single_level : AttentionAccumulation::two_level},
             bench.batch),
         lengths_(std::vector<std::int32_t>(static_cast<std::size_t>(bench.batch), bench.context)) {
     std::mt19937 random(3);

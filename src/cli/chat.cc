@@ -243,8 +243,7 @@ void run_chat(const ChatFlags& flags) {
   check_kv_policy_options(flags.cache.policy);
   EngineOptions options;
   const Device device = flags.machine.apply_to(&options);
-  options.cache = flags.cache.policy;
-  options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
+  flags.cache.apply_to(&options, device);
   options.max_model_len = flags.max_model_len;
   options.limits.max_sequences = 1;
   options.limits.prefill_chunk = device == Device::cuda ? gpu_prefill_chunk : cpu_prefill_chunk;

@@ -16,6 +16,7 @@ void add_tokenize(CLI::App& program, CommandAction* run);
 void add_eval(CLI::App& program, CommandAction* run);
 void add_serve(CLI::App& program, CommandAction* run);
 void add_eval_accumulation(CLI::App& eval, CommandAction* run);
+void add_eval_needle(CLI::App& eval, CommandAction* run);
 void add_calibrate(CLI::App& program, CommandAction* run);
 void add_bench(CLI::App& program, CommandAction* run);
 // Subcommands of bench.

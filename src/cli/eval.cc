@@ -82,11 +82,11 @@ void run_kl(const KlFlags& flags) {
   EngineOptions options;
   const Device device = flags.machine.apply_to(&options);
   if (flags.machine.dtype == "auto") options.arithmetic = Arithmetic::float32;
-  options.cache = flags.cache.policy;
-  options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
+  flags.cache.apply_to(&options, device);
   options.limits.max_sequences = 1;
   EngineOptions reference_options = options;
   reference_options.cache = {};
+  reference_options.accumulation = AttentionAccumulation::two_level;
   reference_options.cache.dtype = flags.reference;
   reference_options.cache.dtype_flag = "--reference";
   // Every flag is checked before the work starts.
@@ -130,7 +130,7 @@ void add_eval(CLI::App& program, CommandAction* run) {
   CLI::App* eval = program.add_subcommand("eval", "Measure what a cache policy costs in accuracy");
   eval->callback([eval] {
     if (eval->get_subcommands().empty())
-      throw CLI::RequiredError("eval: a subcommand (kl, accumulation)");
+      throw CLI::RequiredError("eval: a subcommand (kl, needle, accumulation)");
   });
   CLI::App* command = eval->add_subcommand(
       "kl", "KL divergence of the model's predictions to those with another cache");
@@ -151,6 +151,7 @@ void add_eval(CLI::App& program, CommandAction* run) {
   flags->cache.add_to(*command);
   flags->machine.add_to(*command);
   command->callback([flags, run] { *run = [flags] { run_kl(*flags); }; });
+  add_eval_needle(*eval, run);
   add_eval_accumulation(*eval, run);
 }
 

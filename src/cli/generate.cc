@@ -109,8 +109,7 @@ EngineOptions make_options(const GenerateFlags& flags, std::int64_t context,
                            std::int64_t prompt_tokens) {
   EngineOptions options;
   const Device device = flags.machine.apply_to(&options);
-  options.cache = flags.cache.policy;
-  options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
+  flags.cache.apply_to(&options, device);
   if (prompt_tokens >= context) {
     throw_bad_input(
         "the prompt is {} tokens long, and the context of {} tokens must hold it and at "
@@ -136,6 +135,7 @@ void run_generate(const GenerateFlags& flags) {
   // Every flag is checked before the work starts.
   EngineOptions probe;
   const Device device = flags.machine.apply_to(&probe);
+  flags.cache.apply_to(&probe, device);
   parse_prefill_chunk(flags.prefill_chunk, device);
   check_kv_policy_options(flags.cache.policy);
 

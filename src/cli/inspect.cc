@@ -247,6 +247,8 @@ void run_inspect(const InspectFlags& flags) {
                              : tensors_as_text(tensors));
     return;
   }
+  EngineOptions unused;
+  flags.cache.apply_to(&unused, Device::cpu);
   const Inspection result = inspect(flags.model, flags.cache.policy);
   std::cout << (flags.json ? as_json(result) + '\n' : as_text(result));
 }

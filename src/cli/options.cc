@@ -21,18 +21,6 @@ namespace octet {
 
 namespace {
 
-// The CPU adds in float32 and has no second level to leave out.
-const CLI::Validator known_accumulation(
-    [](const std::string& word) -> std::string {
-      if (word == "two-level") return {};
-      if (word == "single") {
-        return "single: models add up in two levels on every device; octet eval accumulation shows "
-               "what one would cost";
-      }
-      return word + ": expected two-level or single";
-    },
-    "two-level|single");
-
 Arithmetic parse_arithmetic(const std::string& dtype, InstructionSet set) {
   if (dtype == "auto") return fastest_arithmetic(set);
   for (const Arithmetic arithmetic :
@@ -73,14 +61,32 @@ void CacheFlags::add_to(CLI::App& command) {
       ->group(group);
   command
       .add_option("--attention-accumulation", accumulation,
-                  "How FP8 tensor cores add up long contexts: two-level, or single")
-      ->check(known_accumulation)
+                  "How Hopper's FP8 tensor cores add up long contexts in decode: two-level, or "
+                  "single (loses them; to compare with)")
+      ->check(CLI::IsMember({"two-level", "single"}))
       ->capture_default_str()
       ->group(group);
   add_number(command, "--kv-cache-memory-bytes", &memory_bytes,
              "Bytes of the cache (default: what the context needs)")
       ->check(at_least_one)
       ->group(group);
+}
+
+AttentionAccumulation CacheFlags::chosen_accumulation() const {
+  return accumulation == "single" ? AttentionAccumulation::single_level
+                                  : AttentionAccumulation::two_level;
+}
+
+// The CPU adds in float32 and has no second level to leave out.
+void CacheFlags::apply_to(EngineOptions* options, Device device) const {
+  options->cache = policy;
+  options->kv_cache_bytes = static_cast<std::size_t>(memory_bytes);
+  options->accumulation = chosen_accumulation();
+  if (options->accumulation == AttentionAccumulation::single_level && device == Device::cpu) {
+    throw_unsupported(
+        "--attention-accumulation single: the CPU adds up in float32; expected two-level, or "
+        "--device cuda (octet eval needle and octet eval accumulation emulate a Hopper GPU)");
+  }
 }
 
 void MachineFlags::add_to(CLI::App& command) {

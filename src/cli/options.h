@@ -68,6 +68,9 @@ struct CacheFlags {
   std::string accumulation = "two-level";
   std::int64_t memory_bytes = 0;
   void add_to(CLI::App& command);
+  // Throws Error{unsupported} for what models that run on `device` do not do.
+  void apply_to(EngineOptions* options, Device device) const;
+  AttentionAccumulation chosen_accumulation() const;
 };
 
 // Where and how the model runs.

@@ -105,8 +105,7 @@ std::string default_text(std::int64_t on_cpu, std::int64_t on_gpu) {
 EngineOptions engine_options(const ServeFlags& flags, Device* device) {
   EngineOptions options;
   *device = flags.machine.apply_to(&options);
-  options.cache = flags.cache.policy;
-  options.kv_cache_bytes = static_cast<std::size_t>(flags.cache.memory_bytes);
+  flags.cache.apply_to(&options, *device);
   if (flags.cache_pages > 0 && flags.cache.memory_bytes > 0) {
     throw_bad_input(
         "--num-gpu-blocks-override and --kv-cache-memory-bytes both size the cache, expected one");

@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/memory_info.h"
 #include "engine/key_means.h"
+#include "ops/attention/single_level.h"
 
 namespace octet {
 
@@ -111,6 +112,22 @@ std::string describe_model(const ModelConfig& config, Arithmetic arithmetic) {
                      name_of(arithmetic));
 }
 
+void check_accumulation(AttentionAccumulation accumulation, const Model& model,
+                        const KvPolicy& policy) {
+  if (accumulation != AttentionAccumulation::single_level) return;
+  if (model.device() == Device::cuda && cuda_device_info().architecture != 90) {
+    throw_unsupported(
+        "--attention-accumulation single: only kernels of Hopper GPUs have it, and {} is none",
+        cuda_device_info().name);
+  }
+  for (const KvLayerPolicy& layer : policy.layers) {
+    std::string why;
+    if (!has_single_level(layer, model.config().head_dim, &why)) {
+      throw_unsupported("--attention-accumulation single: {}", why);
+    }
+  }
+}
+
 }  // namespace
 
 KvPolicyOptions cache_options(const EngineOptions& options, const Model& model) {
@@ -128,7 +145,9 @@ EngineCore::EngineCore(std::shared_ptr<Model> model, const EngineOptions& option
   context_.pool = threads_.get();
   context_.instruction_set = options.instruction_set;
   context_.arithmetic = options.arithmetic;
+  context_.accumulation = options.accumulation;
   context_.observer = options.observer;
+  check_accumulation(options.accumulation, *model_, policy_);
   if (policy_.lacks_key_means) {
     throw_error(ErrorKind::internal, "--kv-cache-key-mean auto wants means that nobody took");
   }

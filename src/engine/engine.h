@@ -34,6 +34,8 @@ struct EngineOptions {
   // the cache may take.
   double gpu_memory_utilization = 0.9;
   bool cuda_graphs = true;  // decode steps of a GPU are replayed as graphs
+  // Of an fp8 cache; on the CPU single_level is emulated, row by row of decode (attention.h).
+  AttentionAccumulation accumulation = AttentionAccumulation::two_level;
   // In place of kv_cache_bytes: so many times the bytes of a page of every group; 0: not given.
   std::int64_t kv_cache_pages = 0;
   bool prefix_caching = true;  // texts that begin alike share pages

@@ -1,5 +1,7 @@
 #include "models/attention_cuda.h"
 
+#include "core/error.h"
+
 namespace octet {
 
 namespace {
@@ -19,15 +21,20 @@ bool is_prefill_sm90_shape(const KvGroup& group, int architecture) {
 }  // namespace
 
 GroupAttentionCuda::GroupAttentionCuda(const ModelConfig& config, const KvGroup& group,
-                                       int max_sequences, int max_query_rows, int architecture)
+                                       int max_sequences, int max_query_rows, int architecture,
+                                       AttentionAccumulation accumulation)
     : softmax_scale_(config.softmax_scale),
       query_width_(static_cast<std::int64_t>(config.query_heads) * config.head_dim) {
   const KvLayerGeometry& geometry = group.geometry;
   const KvLayerPolicy& policy = group.run.policy;
   const DecodeSm90Shape decode_shape = {
-      geometry.head_dim, config.query_heads, geometry.kv_heads, 1, geometry.window, policy};
-  if (architecture == hopper && DecodeSm90Workspace::supports(decode_shape)) {
+      geometry.head_dim, config.query_heads, geometry.kv_heads, 1, geometry.window, policy,
+      accumulation};
+  std::string why;
+  if (architecture == hopper && DecodeSm90Workspace::supports(decode_shape, &why)) {
     decode_sm90_.emplace(decode_shape, max_sequences);
+  } else if (accumulation == AttentionAccumulation::single_level) {
+    throw_unsupported("single-level accumulation: {}", why.empty() ? "no Hopper GPU" : why);
   }
   if (is_prefill_sm90_shape(group, architecture)) {
     prefill_sm90_.emplace(PrefillSm90Shape{geometry.head_dim, config.query_heads, geometry.kv_heads,

@@ -25,8 +25,9 @@ struct AttentionRowsCuda {
 class GroupAttentionCuda {
  public:
   // For steps of at most so many sequences and query rows. `architecture` is CudaDeviceInfo's.
+  // Throws Error{unsupported} where no kernel accumulates in that way.
   GroupAttentionCuda(const ModelConfig& config, const KvGroup& group, int max_sequences,
-                     int max_query_rows, int architecture);
+                     int max_query_rows, int architecture, AttentionAccumulation accumulation);
 
   // Once a step: the first decode_sequences bring one row each, the others what `prefills` says.
   // Only the decoding part can be captured.

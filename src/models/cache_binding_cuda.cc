@@ -15,7 +15,7 @@ std::size_t append(std::vector<float>& all, const std::vector<float>& values) {
 
 CacheBindingCuda::CacheBindingCuda(const ModelConfig& config, const PagePool& pool,
                                    const StepSizes& most, std::int64_t max_positions,
-                                   int architecture)
+                                   int architecture, AttentionAccumulation accumulation)
     : pool_id_(pool.id()),
       page_tables_(static_cast<int>(pool.layout().groups().size()), most.sequences, max_positions),
       counts_(static_cast<std::size_t>(config.layers)),
@@ -28,8 +28,8 @@ CacheBindingCuda::CacheBindingCuda(const ModelConfig& config, const PagePool& po
   }
   upload_constants(pool.layout());
   for (const KvGroup& group : pool.layout().groups()) {
-    attention_.push_back(std::make_unique<GroupAttentionCuda>(config, group, most.sequences,
-                                                              most.rows, architecture));
+    attention_.push_back(std::make_unique<GroupAttentionCuda>(
+        config, group, most.sequences, most.rows, architecture, accumulation));
   }
   // What was filled above lies on another stream than the steps will.
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

@@ -33,7 +33,8 @@ class CacheBindingCuda {
   // For steps of at most `most`, of positions below max_positions. `pool` may go once nothing is
   // asked for it any more.
   CacheBindingCuda(const ModelConfig& config, const PagePool& pool, const StepSizes& most,
-                   std::int64_t max_positions, int architecture);
+                   std::int64_t max_positions, int architecture,
+                   AttentionAccumulation accumulation);
 
   std::uint64_t pool_id() const { return pool_id_; }
   const DeviceKvLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }

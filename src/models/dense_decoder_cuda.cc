@@ -143,7 +143,8 @@ void DenseDecoderCuda::grow(const StepSizes& wanted, int drawn_rows) {
   logit_rows_at_once_ = at_once;
 }
 
-CacheBindingCuda& DenseDecoderCuda::bind(const PagePool& pool) {
+// A pool belongs to one engine, whose context stays as it is.
+CacheBindingCuda& DenseDecoderCuda::bind(const OpContext& context, const PagePool& pool) {
   const auto found = std::find_if(bindings_.begin(), bindings_.end(), [&](const auto& binding) {
     return binding.pool_id() == pool.id();
   });
@@ -151,7 +152,8 @@ CacheBindingCuda& DenseDecoderCuda::bind(const PagePool& pool) {
     bindings_.splice(bindings_.begin(), bindings_, found);
   } else {
     while (bindings_.size() >= most_bindings) bindings_.pop_back();
-    bindings_.emplace_front(config_, pool, capacity_, positions_, architecture_);
+    bindings_.emplace_front(config_, pool, capacity_, positions_, architecture_,
+                            context.accumulation);
   }
   return bindings_.front();
 }
@@ -360,11 +362,11 @@ void DenseDecoderCuda::draw(const StepInputs& inputs, std::int64_t usable) {
   seen("sampling");
 }
 
-void DenseDecoderCuda::forward(const OpContext&, const ForwardBatch& batch, float* logits) {
+void DenseDecoderCuda::forward(const OpContext& context, const ForwardBatch& batch, float* logits) {
   const StepSizes sizes = exact_sizes(batch);
   if (sizes.rows == 0) return;
   grow(sizes, 0);
-  CacheBindingCuda& cache = bind(*batch.pool);
+  CacheBindingCuda& cache = bind(context, *batch.pool);
   const StepInputs inputs = copy_inputs(cache, batch, {}, sizes);
   plan_prefill(cache, batch, inputs);
   enqueue_layers(cache, inputs);
@@ -410,7 +412,7 @@ void DenseDecoderCuda::run_graph(CacheBindingCuda& cache, const StepInputs& inpu
   decode.graph.launch(stream_.get());
 }
 
-void DenseDecoderCuda::forward_and_draw(const OpContext&, const ForwardBatch& batch,
+void DenseDecoderCuda::forward_and_draw(const OpContext& context, const ForwardBatch& batch,
                                         std::span<const DrawRow> draws, std::int64_t usable,
                                         std::span<std::int32_t> tokens) {
   StepSizes sizes = exact_sizes(batch);
@@ -424,7 +426,7 @@ void DenseDecoderCuda::forward_and_draw(const OpContext&, const ForwardBatch& ba
     sizes = {padded, padded, padded};
   }
   grow(sizes, sizes.logit_rows);
-  CacheBindingCuda& cache = bind(*batch.pool);
+  CacheBindingCuda& cache = bind(context, *batch.pool);
   StepInputs inputs = copy_inputs(cache, batch, draws, sizes);
   plan_prefill(cache, batch, inputs);
   if (decodes) {

@@ -80,7 +80,7 @@ class DenseDecoderCuda final : public Model {
   CudaLaunch launch() const;
   // Room for steps of these sizes, of which drawn_rows rows' logits lie there at once.
   void grow(const StepSizes& wanted, int drawn_rows);
-  CacheBindingCuda& bind(const PagePool& pool);
+  CacheBindingCuda& bind(const OpContext& context, const PagePool& pool);
   StepSizes exact_sizes(const ForwardBatch& batch) const;
   StepInputs copy_inputs(CacheBindingCuda& cache, const ForwardBatch& batch,
                          std::span<const DrawRow> draws, const StepSizes& sizes);

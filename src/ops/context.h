@@ -5,6 +5,7 @@
 
 #include "core/instruction_set.h"
 #include "core/thread_pool.h"
+#include "ops/attention_accumulation.h"
 
 namespace octet {
 
@@ -36,6 +37,7 @@ struct OpContext {
   ThreadPool* pool = nullptr;
   InstructionSet instruction_set = InstructionSet::portable;
   Arithmetic arithmetic = Arithmetic::float32;
+  AttentionAccumulation accumulation = AttentionAccumulation::two_level;
   AttentionObserver* observer = nullptr;  // sees keys, values and queries; null: nobody does
 };
 

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "ops/attention/attention_cpu.h"
+#include "ops/attention/attention_hopper_emulation.h"
 #include "ops/attention_observer.h"
 
 namespace octet {
@@ -21,12 +22,30 @@ void validate(const AttentionArgs& args) {
   }
 }
 
+// Over what attention_cpu() wrote for the same rows.
+void attend_in_a_single_level(const OpContext& context, const AttentionArgs& args) {
+  HopperAccumulation accumulation;
+  accumulation.promote_every = 0;
+  accumulation.tile_local_scale = false;
+  const auto count = static_cast<std::int64_t>(args.sequences.size());
+  context.pool->parallel_for(count, [&](std::int64_t index, int) {
+    const auto at = static_cast<std::size_t>(index);
+    if (args.sequences[at].rows != 1) return;
+    AttentionArgs one = args;
+    one.sequences = args.sequences.subspan(at, 1);
+    attention_hopper_emulation(one, accumulation);
+  });
+}
+
 }  // namespace
 
 void attention(const OpContext& context, const AttentionArgs& args) {
   validate(args);
   if (context.observer != nullptr) context.observer->on_attend(args);
   attention_cpu(context, args);
+  if (context.accumulation == AttentionAccumulation::single_level) {
+    attend_in_a_single_level(context, args);
+  }
 }
 
 }  // namespace octet

@@ -8,13 +8,9 @@
 
 #include "core/cuda/device_memory.h"
 #include "kv/page_pool.h"
+#include "ops/attention_accumulation.h"
 
 namespace octet {
-
-// How products of weights and values are added up over the keys. The tensor core keeps 14 bits of a
-// sum of e4m3 products: two_level lets it add a turn of 64 or 128 keys and adds those in float32;
-// single_level leaves all of it to the tensor core, as kernels did that lose long contexts by it.
-enum class DecodeAccumulation : std::uint8_t { two_level, single_level };
 
 // What a launch's shape depends on; fixed for a layer of a model.
 struct DecodeSm90Shape {
@@ -27,8 +23,8 @@ struct DecodeSm90Shape {
   int window = 0;  // keys that a query sees, itself included; 0: all
   // fp8, int8:fp8 or bfloat16, each with any of its scales.
   KvLayerPolicy policy;
-  // single_level: fp8 at head_dim 64, 128 and 256 only.
-  DecodeAccumulation accumulation = DecodeAccumulation::two_level;
+  // single_level: what has_single_level() says.
+  AttentionAccumulation accumulation = AttentionAccumulation::two_level;
 };
 
 // Who computes what, and room for the parts of a split sequence. One serves all layers of a shape,

@@ -6,6 +6,7 @@
 #include "ops/attention/decode_sm90.h"
 #include "ops/attention/decode_sm90_kernels.h"
 #include "ops/attention/decode_sm90_parameters.h"
+#include "ops/attention/single_level.h"
 
 namespace octet {
 
@@ -43,11 +44,11 @@ constexpr KernelsOfHeadDim all_kernels[] = {
 KernelOf kernels_of(const DecodeSm90Shape& shape) {
   const KvDtype key = shape.policy.key.dtype;
   const KvDtype value = shape.policy.value.dtype;
-  const bool single = shape.accumulation == DecodeAccumulation::single_level;
+  const bool single = shape.accumulation == AttentionAccumulation::single_level;
   for (const KernelsOfHeadDim& kernels : all_kernels) {
     if (kernels.head_dim != shape.head_dim) continue;
     if (single) {
-      return key == KvDtype::fp8 && value == KvDtype::fp8 ? kernels.single_level : nullptr;
+      return has_single_level(shape.policy, shape.head_dim) ? kernels.single_level : nullptr;
     }
     if (key == KvDtype::fp8 && value == KvDtype::fp8) return kernels.fp8;
     if (key == KvDtype::int8 && value == KvDtype::fp8) return kernels.int8_keys;
@@ -85,13 +86,14 @@ bool DecodeSm90Workspace::supports(const DecodeSm90Shape& shape, std::string* wh
                 shape.query_heads, shape.kv_heads, shape.query_rows);
   }
   if (kernels_of(shape) != nullptr) return true;
-  if (why != nullptr) {
+  if (why == nullptr) return false;
+  if (shape.accumulation == AttentionAccumulation::single_level) {
+    has_single_level(shape.policy, shape.head_dim, why);
+  } else {
     *why = fmt::format(
-        "decode on Hopper: a cache of {} at head_dim {}{}; expected fp8, int8:fp8 or bfloat16 at "
-        "64, 96, 128, 192 or 256 (8-bit also 512; single-level accumulation: fp8 at 64, 128, 256)",
-        describe(shape.policy), shape.head_dim,
-        shape.accumulation == DecodeAccumulation::single_level ? ", single-level accumulation"
-                                                               : "");
+        "decode on Hopper: a cache of {} at head_dim {}; expected fp8, int8:fp8 or bfloat16 at "
+        "64, 96, 128, 192 or 256 (8-bit also 512)",
+        describe(shape.policy), shape.head_dim);
   }
   return false;
 }

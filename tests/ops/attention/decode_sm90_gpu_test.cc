@@ -34,7 +34,7 @@ struct Problem {
   std::vector<std::int64_t> lengths = {};
   float value_mean = 0;
   KvLayerConstants constants = {};
-  DecodeAccumulation accumulation = DecodeAccumulation::two_level;
+  AttentionAccumulation accumulation = AttentionAccumulation::two_level;
   unsigned seed = 1;
 };
 
@@ -549,7 +549,7 @@ TEST_F(DecodeSm90, SingleLevelAccumulationLosesWhatTwoLevelsKeep) {
   const std::vector<double> wanted = reference();
   DecodeSm90Workspace two_level(shape(), 1);
   const double kept = worst_error(run(two_level), wanted);
-  problem_.accumulation = DecodeAccumulation::single_level;
+  problem_.accumulation = AttentionAccumulation::single_level;
   DecodeSm90Workspace single_level(shape(), 1);
   const double lost = worst_error(run(single_level), wanted);
   std::printf("[    error ] two-level %.2e, single-level %.2e\n", kept, lost);
@@ -564,7 +564,7 @@ TEST_F(DecodeSm90, SingleLevelAccumulationIsRightOverShortContexts) {
       expect_close({.head_dim = head_dim,
                     .query_heads = 2 * group,
                     .lengths = {1, 63, 200, 0, 700},
-                    .accumulation = DecodeAccumulation::single_level},
+                    .accumulation = AttentionAccumulation::single_level},
                    bound);
     }
   }
@@ -633,9 +633,9 @@ TEST_F(DecodeSm90, RefusesShapesWithoutAKernel) {
   other = shape();
   other.policy = {{KvDtype::bfloat16, KvScales::none}, {KvDtype::bfloat16, KvScales::none}};
   EXPECT_TRUE(DecodeSm90Workspace::supports(other));
-  other.accumulation = DecodeAccumulation::single_level;
+  other.accumulation = AttentionAccumulation::single_level;
   expect_refused(other);
-  other.accumulation = DecodeAccumulation::two_level;
+  other.accumulation = AttentionAccumulation::two_level;
   other.head_dim = 512;
   expect_refused(other);
 }
