@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes a small llama that finds needles, for `octet eval needle`: nothing learned, weights by construction.
 
-    tools/make_needle_model.py FOLDER [--kv-heads 8] [--group 4] [--context 131072] [--seed 1]
+    tools/make_needle_model.py FOLDER [--kv-heads 8] [--group 4] [--context 131072]
+        [--mean-weight 0.25] [--seed 1]
 
 It answers "The code of box 417 is" with the number that followed these words in the text, by two layers of
 attention, as trained models do (an induction circuit), and no feed-forward:
@@ -41,8 +42,6 @@ CONSTANT = 256.0  # the residual stream's, beside codes of 1: the norm is much t
 VALUE_MEAN = 1.0
 VALUE_STEP = 0.75
 SHARE = 0.3
-# Of the mean in the output matrix, beside a needle's part at a share of 1: numbers of N(0, this).
-MEAN_WEIGHT = 0.25
 WORDS = ["The", "code", "of", "box", "is"]
 NUMBERS = range(100, 1000)
 
@@ -118,6 +117,7 @@ class Model:
         self.group = arguments.group
         self.query_heads = self.kv_heads * self.group
         self.context = arguments.context
+        self.mean_weight = arguments.mean_weight
         self.layout = Layout(self.kv_heads)
         self.vocabulary = make_vocabulary()
         self.rows = (len(self.vocabulary) + 63) // 64 * 64
@@ -156,7 +156,7 @@ class Model:
             embedding.set_row(token, layout.key, key)
             output.set_row(token, layout.answer, code)
             needle = VALUE_STEP * len(code)
-            output.set(token, layout.mean, self.source.gauss(0, MEAN_WEIGHT * needle))
+            output.set(token, layout.mean, self.source.gauss(0, self.mean_weight * needle))
         self.add("model.embed_tokens.weight", embedding)
         self.add("lm_head.weight", output)
 
@@ -274,6 +274,9 @@ def main():
     parser.add_argument("--kv-heads", type=int, default=8)
     parser.add_argument("--group", type=int, default=4, help="query heads of a KV head: an even number")
     parser.add_argument("--context", type=int, default=131072)
+    parser.add_argument("--mean-weight", type=float, default=0.25,
+                        help="of the mean in the output matrix, beside a needle's part at a share of 1: "
+                             "numbers of N(0, this)")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.kv_heads < 1 or arguments.group < 2 or arguments.group % 2 or arguments.context < 64:

@@ -57,6 +57,11 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, std:
       : "memory");
 }
 
+// Brings `bytes` (a multiple of 16, aligned to 16) of global memory into the L2.
+__device__ __forceinline__ void bulk_prefetch(const void* global, std::uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
+}
+
 // Orders this thread's ordinary stores to shared memory before what the tensor cores and the copy
 // engine do there after the next barrier.
 __device__ __forceinline__ void fence_async_shared() {
@@ -214,6 +219,34 @@ __device__ __forceinline__ std::uint32_t atomic_add_ordered(std::uint32_t* count
                : "l"(counter), "r"(value)
                : "memory");
   return before;
+}
+
+// --- Words that threads of different blocks leave for one another, with no order among them.
+
+__device__ __forceinline__ float2 load_relaxed(const float2* from) {
+  float2 value;
+  asm volatile("ld.relaxed.gpu.global.v2.f32 {%0,%1}, [%2];"
+               : "=f"(value.x), "=f"(value.y)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ float4 load_relaxed(const float4* from) {
+  float4 value;
+  asm volatile("ld.relaxed.gpu.global.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "l"(from)
+               : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_relaxed(float2* to, const float2& value) {
+  asm volatile("st.relaxed.gpu.global.v2.f32 [%0], {%1,%2};" ::"l"(to), "f"(value.x), "f"(value.y)
+               : "memory");
+}
+__device__ __forceinline__ void store_relaxed(float4* to, const float4& value) {
+  asm volatile("st.relaxed.gpu.global.v4.f32 [%0], {%1,%2,%3,%4};" ::"l"(to), "f"(value.x),
+               "f"(value.y), "f"(value.z), "f"(value.w)
+               : "memory");
 }
 
 }  // namespace octet::ptx

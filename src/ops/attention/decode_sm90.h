@@ -59,7 +59,6 @@ class DecodeSm90Workspace {
   DeviceArray<std::byte> shared_pairs_;
   DeviceArray<std::int32_t> starts_;
   DeviceArray<std::byte> parts_;
-  DeviceArray<std::uint32_t> arrivals_;
 };
 
 enum class DecodeOutput : std::uint8_t { bfloat16, float32 };

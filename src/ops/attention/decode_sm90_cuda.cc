@@ -117,8 +117,7 @@ DecodeSm90Workspace::DecodeSm90Workspace(const DecodeSm90Shape& shape, int max_s
   shared_pairs_ = DeviceArray<std::byte>(blocks * sizeof(DecodeSharedPairs));
   starts_ = DeviceArray<std::int32_t>(static_cast<std::size_t>(max_sequences) + 1);
   parts_ = DeviceArray<std::byte>(2 * blocks * kernel.part_bytes);
-  arrivals_ = DeviceArray<std::uint32_t>(blocks);
-  arrivals_.fill_bytes(0);
+  parts_.fill_bytes(0xFF);  // not there
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -194,7 +193,6 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
                      reinterpret_cast<const DecodeSharedPairs*>(workspace.shared_pairs_.data())};
   parameters.older_pages_settled = args.overlap;
   parameters.parts = workspace.parts_.data();
-  parameters.arrivals = workspace.arrivals_.data();
 
   cudaLaunchAttribute overlap;
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;

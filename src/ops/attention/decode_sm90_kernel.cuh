@@ -143,7 +143,6 @@ __global__ void __launch_bounds__(Config::threads, 1) decode_kernel(const Decode
       ptx::mbarrier_init(&shared.empty[threadIdx.x][stage], 4);
     }
     ptx::mbarrier_init_fence();
-    if (threadIdx.x < 2) shared.shared_slot[threadIdx.x] = -1;
     shared.part_info[2 * threadIdx.x].pair_start = -1;
     shared.part_info[2 * threadIdx.x + 1].pair_start = -1;
   }

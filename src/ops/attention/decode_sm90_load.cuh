@@ -44,7 +44,12 @@ __device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& sha
         }
       }
       const int pages = min(Config::turn_pages, last_page - first_page - turn * Config::turn_pages);
+      const int owner = turn % (32 / Config::turn_pages) * Config::turn_pages;
+      const int x = lane - owner;
+      const bool owns_page = x >= 0 && x < pages;
       if (!waited && first_page + turn * Config::turn_pages + pages > new_page) {
+        // The kernel ahead writes a token of it, yet the rest is as near as the L2 when it has.
+        if (owns_page) ptx::bulk_prefetch(run, 2 * Config::side_bytes + scale_bytes);
         ptx::wait_for_previous_kernels();
         waited = true;
       }
@@ -56,9 +61,7 @@ __device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& sha
                              pages * (2 * Config::side_bytes + scale_bytes));
       }
       __syncwarp();
-      const int owner = turn % (32 / Config::turn_pages) * Config::turn_pages;
-      const int x = lane - owner;
-      if (x >= 0 && x < pages) {
+      if (owns_page) {
         ptx::bulk_copy(shared.pages[group][stage][x], run, 2 * Config::side_bytes,
                        &shared.full[group][stage]);
         if (scale_bytes > 0) {

@@ -42,27 +42,48 @@ struct PartSum {
   }
 };
 
+// A part of another block comes word by word: a word that is not there yet reads as this, a NaN
+// that no arithmetic gives. Whoever has read it leaves it so for the next launch. So there is no
+// flag, no fence and no counter, each of which would be one more way to the L2 and back.
+inline constexpr std::uint32_t not_there = 0xFFFFFFFF;
+
+__device__ __forceinline__ float there(float value) {
+  return __float_as_uint(value) == not_there ? __uint_as_float(0x7FFFFFFF) : value;
+}
+__device__ __forceinline__ bool is_there(float value) {
+  return __float_as_uint(value) != not_there;
+}
+__device__ __forceinline__ bool is_there(const float2& value) {
+  return is_there(value.x) && is_there(value.y);
+}
+__device__ __forceinline__ bool is_there(const float4& value) {
+  return is_there(value.x) && is_there(value.y) && is_there(value.z) && is_there(value.w);
+}
+
+// Goes on from what was read a moment ago until it is there.
+template <typename T>
+__device__ __forceinline__ void await(T* place, T* value) {
+  while (!is_there(*value)) *value = ptx::load_relaxed(place);
+}
+
 // Where the parts of all blocks are weighed and added up, once the pages are done with.
 template <typename Config>
 struct DecodeMerge {
-  float factor[2][Config::queries][max_decode_blocks];
-  float4 output[2][Config::warpgroups][Config::queries * Config::head_dim / 4];
+  float factor[Config::queries][max_decode_blocks];
+  float4 output[Config::warpgroups][Config::queries * Config::head_dim / 4];
 };
 
-// The parts of one of the block's two shared pairs: the first block's part is of its last pair, the
+// The parts of a pair that began in an earlier block: that block's part is of its last pair, the
 // others' of their first.
 template <typename Config>
 struct SharedPair {
-  const DecodePart<Config>* parts;
+  DecodePart<Config>* parts;
   int blocks;
 
-  __device__ SharedPair(const DecodeParameters& p, const DecodeShared<Config>& shared, int side)
-      : parts(reinterpret_cast<const DecodePart<Config>*>(p.parts) +
-              2 * shared.shared_pairs.first_block[side]),
-        blocks(shared.shared_pairs.blocks[side]) {}
-  __device__ const DecodePart<Config>& part(int block) const {
-    return parts[block == 0 ? 1 : 2 * block];
-  }
+  __device__ SharedPair(const DecodeParameters& p, const DecodeSharedPairs& pairs)
+      : parts(reinterpret_cast<DecodePart<Config>*>(p.parts) + 2 * pairs.first_block[0]),
+        blocks(pairs.blocks[0]) {}
+  __device__ DecodePart<Config>& part(int block) const { return parts[block == 0 ? 1 : 2 * block]; }
 };
 
 // A warp weighs a query's parts: what each counts for in the output.
@@ -76,7 +97,16 @@ __device__ __forceinline__ void weigh_parts(const SharedPair<Config>& pair, int 
 #pragma unroll
   for (int i = 0; i < rounds; ++i) {
     const int block = lane + 32 * i;
-    state[i] = block < pair.blocks ? __ldcg(&pair.part(block).state[q]) : make_float2(no_score, 0);
+    state[i] = block < pair.blocks ? ptx::load_relaxed(&pair.part(block).state[q])
+                                   : make_float2(no_score, 0);
+  }
+#pragma unroll
+  for (int i = 0; i < rounds; ++i) {
+    const int block = lane + 32 * i;
+    if (block >= pair.blocks) continue;
+    float2* place = &pair.part(block).state[q];
+    await(place, &state[i]);
+    ptx::store_relaxed(place, make_float2(__uint_as_float(not_there), __uint_as_float(not_there)));
   }
 #pragma unroll
   for (int i = 0; i < rounds; ++i) highest = fmaxf(highest, state[i].x);
@@ -99,10 +129,9 @@ __device__ __forceinline__ void weigh_parts(const SharedPair<Config>& pair, int 
   }
 }
 
-// Adds up the parts of all blocks, of the pairs to which this block was the last to come: each
-// query's maximum and sum by a warp, the outputs by the warpgroups, each every fourth (third, ...)
-// part. Where it is the last of both its pairs, half of the warpgroups take each. What is added to
-// what does not depend on that, nor on who comes last.
+// Adds up the parts of all blocks of the pair that began in an earlier block and ends in this one:
+// each query's maximum and sum by a warp, the outputs by the warpgroups, each every fourth (third,
+// ...) part. It waits for blocks of lower numbers only, which started before it.
 template <typename Config>
 __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& shared) {
   static_assert(sizeof(DecodeMerge<Config>) <= sizeof(shared.pages));
@@ -111,90 +140,72 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
   constexpr int quads = Config::head_dim / 4;
   const int queries = p.queries;
   const int items = queries * quads;
-  const bool both = shared.is_last[0] && shared.is_last[1];
+  const SharedPair<Config> pair(p, shared.shared_pairs);
   const int group = threadIdx.x / 128;
-  // With one warpgroup, the sides come one after the other.
-  constexpr int half = (warpgroups + 1) / 2;
-  const bool halved = both && warpgroups > 1;
-  int side = shared.is_last[0] && !(halved && group >= half) ? 0 : 1;
-  const int first_slice = halved && side == 1 ? group - half : group;
-  const int slice_step = !halved ? warpgroups : side == 0 ? half : warpgroups - half;
 
   // The first outputs are asked for before what they count for is known: one round trip less.
   constexpr int batch = 6;
   float4 values[batch];
+  const auto place_of = [&](int item, int block) {
+    return reinterpret_cast<float4*>(pair.part(block).output[item / quads]) + item % quads;
+  };
   const auto load = [&](int item, int begin) {
-    const SharedPair<Config> pair(p, shared, side);
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
       const int block = begin + i * warpgroups;
-      values[i] = {0, 0, 0, 0};
-      if (block < pair.blocks) {
-        values[i] = __ldcg(reinterpret_cast<const float4*>(pair.part(block).output[item / quads]) +
-                           item % quads);
-      }
+      if (block < pair.blocks) values[i] = ptx::load_relaxed(place_of(item, block));
     }
   };
   bool loaded = threadIdx.x % 128 < items && group < warpgroups;
-  if (loaded) load(threadIdx.x % 128, first_slice);
+  if (loaded) load(threadIdx.x % 128, group);
 
 #pragma unroll 1
-  for (int task = threadIdx.x / 32; task < 2 * queries; task += Config::threads / 32) {
-    const int of_side = task >= queries ? 1 : 0;
-    if (!shared.is_last[of_side]) continue;
-    const int q = task - of_side * queries;
-    weigh_parts<Config>({p, shared, of_side}, q, merge.factor[of_side][q]);
+  for (int q = threadIdx.x / 32; q < queries; q += Config::threads / 32) {
+    weigh_parts<Config>(pair, q, merge.factor[q]);
   }
   __syncthreads();
 
-#pragma unroll 1
-  for (int pass = 0; pass < (both && !halved ? 2 : 1) && group < warpgroups; ++pass) {
-    if (pass == 1) side = 1;
-    const int blocks = shared.shared_pairs.blocks[side];
+  if (group < warpgroups) {
+    const float missing = __uint_as_float(not_there);
 #pragma unroll 1
     for (int item = threadIdx.x % 128; item < items; item += 128) {
+      float4 sum = {0, 0, 0, 0};
 #pragma unroll 1
-      for (int slice = first_slice; slice < warpgroups; slice += slice_step) {
-        float4 sum = {0, 0, 0, 0};
-#pragma unroll 1
-        for (int begin = slice; begin < blocks; begin += batch * warpgroups) {
-          if (!loaded) load(item, begin);
-          loaded = false;
-#pragma unroll
-          for (int i = 0; i < batch; ++i) {
-            const int block = begin + i * warpgroups;
-            if (block < blocks) {
-              PartSum::add_scaled(values[i], merge.factor[side][item / quads][block], &sum);
-            }
-          }
-        }
+      for (int begin = group; begin < pair.blocks; begin += batch * warpgroups) {
+        if (!loaded) load(item, begin);
         loaded = false;
-        merge.output[side][slice][item] = sum;
+#pragma unroll
+        for (int i = 0; i < batch; ++i) {
+          const int block = begin + i * warpgroups;
+          if (block >= pair.blocks) continue;
+          float4* place = place_of(item, block);
+          await(place, &values[i]);
+          ptx::store_relaxed(place, make_float4(missing, missing, missing, missing));
+          PartSum::add_scaled(values[i], merge.factor[item / quads][block], &sum);
+        }
       }
+      loaded = false;
+      merge.output[group][item] = sum;
     }
   }
   __syncthreads();
 
+  const DecodePartInfo& info = shared.part_info[0];
 #pragma unroll 1
-  for (int of_side = 0; of_side < 2; ++of_side) {
-    if (!shared.is_last[of_side]) continue;
-    const DecodePartInfo& info = shared.part_info[shared.shared_slot[of_side]];
-#pragma unroll 1
-    for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::threads) {
-      float sum = 0;
+  for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::threads) {
+    float sum = 0;
 #pragma unroll
-      for (int i = 0; i < warpgroups; ++i) {
-        sum += reinterpret_cast<const float*>(merge.output[of_side][i])[item];
-      }
-      store_output<Config>(p, info.sequence, info.head, item / Config::head_dim,
-                           item % Config::head_dim, sum);
+    for (int i = 0; i < warpgroups; ++i) {
+      sum += reinterpret_cast<const float*>(merge.output[i])[item];
     }
+    store_output<Config>(p, info.sequence, info.head, item / Config::head_dim,
+                         item % Config::head_dim, sum);
   }
 }
 
 // Adds up the parts that the block's pieces left. Pairs that are whole then are done; of a pair
 // that goes on in another block, before or after, the block's part goes to global memory, and the
-// last block to bring one adds them up.
+// block in which the pair ends adds them up.
 template <typename Config>
 __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared, int group) {
   constexpr int slots = 2 * Config::warpgroups;
@@ -220,7 +231,6 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     if (!is_first) continue;
     const bool whole = info.begin == 0 && shared.part_info[last].end == info.pair_turns;
     const int side = info.begin > 0 ? 0 : 1;
-    if (!whole && threadIdx.x % 128 == 0) shared.shared_slot[side] = slot;
     auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
 #pragma unroll 1
     for (int item = threadIdx.x % 128; item < items; item += 128) {
@@ -245,27 +255,20 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
                               total.output.z * scale, total.output.w * scale};
         store_output4<Config>(p, info.sequence, info.head, q, 4 * quad, value);
       } else {
-        __stcg(reinterpret_cast<float4*>(to.output[q]) + quad, total.output);
-        if (quad == 0) __stcg(&to.state[q], make_float2(total.maximum, total.sum));
+        const float4& x = total.output;
+        ptx::store_relaxed(reinterpret_cast<float4*>(to.output[q]) + quad,
+                           make_float4(there(x.x), there(x.y), there(x.z), there(x.w)));
+        if (quad == 0) {
+          ptx::store_relaxed(&to.state[q], make_float2(there(total.maximum), there(total.sum)));
+        }
       }
     }
   }
-  __syncthreads();
-  // A warp for each side, so that the two round trips overlap.
-  if (threadIdx.x % 32 == 0 && threadIdx.x < 64) {
-    const int side = threadIdx.x / 32;
-    bool is_last = false;
-    if (shared.shared_slot[side] >= 0) {
-      std::uint32_t* arrivals = p.arrivals + shared.shared_pairs.first_block[side];
-      const std::uint32_t before = ptx::atomic_add_ordered(arrivals, 1);
-      is_last = before + 1 == static_cast<std::uint32_t>(shared.shared_pairs.blocks[side]);
-      // The next launch finds the counter as this one did.
-      if (is_last) *arrivals = 0;
-    }
-    shared.is_last[side] = is_last;
-  }
-  __syncthreads();
-  if (shared.is_last[0] || shared.is_last[1]) merge_blocks<Config>(p, shared);
+  const DecodeSharedPairs& pairs = shared.shared_pairs;
+  const int last_block = pairs.first_block[0] + pairs.blocks[0] - 1;
+  if (pairs.blocks[0] == 0 || static_cast<int>(blockIdx.x) != last_block) return;
+  __syncthreads();  // the pages' place, in which parts lay, is taken for the merge
+  merge_blocks<Config>(p, shared);
 }
 
 }  // namespace octet

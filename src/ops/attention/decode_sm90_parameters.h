@@ -45,8 +45,7 @@ struct DecodeParameters {
   bool has_query_extras;  // sinks, static key scales or a soft cap
   DecodeWork work;
   bool older_pages_settled;
-  void* parts;  // two a block
-  std::uint32_t* arrivals;
+  void* parts;  // two a block, of words that are not there (decode_sm90_merge.cuh)
 };
 
 }  // namespace octet

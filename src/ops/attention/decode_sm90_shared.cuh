@@ -102,9 +102,6 @@ struct DecodeShared {
   float query_mean[warpgroups][Config::queries];  // what key means took from its scores
   float query_sink[warpgroups][Config::queries];  // no_score: none
   DecodeSharedPairs shared_pairs;
-  // Slots of the parts of a pair that is shared with blocks before, and with blocks after; or -1.
-  int shared_slot[2];
-  bool is_last[2];
   std::uint64_t full[warpgroups][Config::stages];
   std::uint64_t empty[warpgroups][Config::stages];
 
