@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs `octet bench step` over the geometry of Llama-3.1-8B on this machine's GPU, and prints its tables.
+"""Runs `octet bench step` over geometries of models on this machine's GPU, and prints its tables.
 
-    tools/bench_step.py run --octet build-cuda/octet --output FILE.jsonl
+    tools/bench_step.py run --octet build-cuda/octet --output FILE.jsonl [--slopes]
     tools/bench_step.py table [--write]
 
 `run` writes one JSON object of `octet bench step --json` a line, with its date; `table` prints
-docs/benchmarks/h200_step.jsonl as Markdown, or puts it between the markers of docs/benchmarks.md.
+docs/benchmarks/h200_step.jsonl and h200_step_slopes.jsonl (made by `run --slopes`: how a step grows with
+the context) as Markdown, or puts them between the markers of docs/benchmarks.md.
 """
 
 import argparse
@@ -16,14 +17,24 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-GEOMETRY = ROOT / "tests" / "data" / "models" / "geometry" / "llama-3.1-8b"
+GEOMETRIES = ROOT / "tests" / "data" / "models" / "geometry"
+LLAMA = "llama-3.1-8b"
 FIGURES = ROOT / "docs" / "benchmarks" / "h200_step.jsonl"
+SLOPES = ROOT / "docs" / "benchmarks" / "h200_step_slopes.jsonl"
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 BEGIN = "<!-- step figures: begin (tools/bench_step.py table --write) -->"
 END = "<!-- step figures: end -->"
 
 # Weights, sequences, caches and contexts; two caches are timed step by step in turn.
-CASES = [
+BOTH = "bfloat16,fp8"
+SLOPE_CASES = [
+    (LLAMA, "bfloat16", 1, BOTH, "256,512,1024,4096,16384,65536"),
+    ("llama-head-dim-256", "bfloat16", 1, BOTH, "4096,16384,65536"),
+    ("gemma3-head-dim-64", "bfloat16", 1, BOTH, "4096,16384,65536"),
+]
+# A slope is fitted from here on: what is shorter does not fill the machine.
+FIRST_OF_SLOPE = 4096
+CASES = [(LLAMA, *case) for case in [
     ("bfloat16", 1, "bfloat16", "256"),
     ("fp8", 1, "bfloat16", "256"),
     ("bfloat16", 1, "bfloat16,fp8", "256,4096,16384"),
@@ -31,13 +42,13 @@ CASES = [
     ("bfloat16", 1, "int8:fp8", "16384"),
     ("bfloat16", 8, "bfloat16,fp8", "8192"),
     ("bfloat16", 64, "bfloat16,fp8", "2048"),
-]
+]]
 
 
 def run_cases(arguments):
     lines = []
-    for weights, batch, caches, contexts in CASES:
-        command = [arguments.octet, "bench", "step", "--model", str(GEOMETRY), "--random-weights",
+    for model, weights, batch, caches, contexts in SLOPE_CASES if arguments.slopes else CASES:
+        command = [arguments.octet, "bench", "step", "--model", str(GEOMETRIES / model), "--random-weights",
                    "--device", "cuda", "--json", "--weight-dtype", weights, "--batch", str(batch),
                    "--kv-cache-dtype", caches, "--contexts", contexts]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -45,7 +56,7 @@ def run_cases(arguments):
             print(f"bench_step: {' '.join(command)} ended with {done.returncode}", file=sys.stderr)
             return 1
         report = json.loads(done.stdout)
-        report["model"] = GEOMETRY.name
+        report["model"] = model
         report["date"] = datetime.date.today().isoformat()
         lines.append(json.dumps(report))
         pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -76,6 +87,53 @@ def difference_rows(report):
         yield (f"| {report['weights'].removeprefix('random ')} | {caches[1]} less {caches[0]} "
                f"| {report['batch']} x {difference['context']} | {difference['mean_ms']:+.4f} "
                f"| {difference['ci95_half_width_ms']:.4f} | {difference['pairs']} |")
+
+
+def slope_of(figures):
+    """Of a step in ms a token, by least squares."""
+    points = [(figure["context"], figure["itl_ms"]["p50"]) for figure in figures
+              if figure["context"] >= FIRST_OF_SLOPE]
+    mean_x = sum(x for x, _ in points) / len(points)
+    mean_y = sum(y for _, y in points) / len(points)
+    return (sum((x - mean_x) * (y - mean_y) for x, y in points)
+            / sum((x - mean_x) ** 2 for x, _ in points))
+
+
+def slope_rows(report):
+    caches = list(dict.fromkeys(figure["kv_cache_dtype"] for figure in report["figures"]))
+    slopes = [slope_of([f for f in report["figures"] if f["kv_cache_dtype"] == cache])
+              for cache in caches]
+    for cache, slope in zip(caches, slopes):
+        last = [f for f in report["figures"] if f["kv_cache_dtype"] == cache][-1]
+        bytes_per_token = last["cache_bytes"] / last["context"]
+        yield (f"| {report['model']} | {cache} | {1e5 * slope:.2f}e-5 | {slope / slopes[0]:.2f} "
+               f"| {bytes_per_token / slope * 1e-9:.2f} |")
+
+
+def slope_tables():
+    reports = [json.loads(line) for line in SLOPES.read_text(encoding="utf-8").splitlines()]
+    first = reports[0]
+    return [
+        "",
+        f"{first['device']}, {first['date']}, `tools/bench_step.py run --slopes --octet build-cuda/octet "
+        f"--output docs/benchmarks/h200_step_slopes.jsonl`; slopes from {FIRST_OF_SLOPE} keys on:",
+        "",
+        "| geometry, one sequence | cache | ms a token | of the first's | TB/s of the slope |",
+        "|---|---|---|---|---|",
+        *(row for report in reports for row in slope_rows(report)),
+        "",
+        "| geometry | cache | context | step, ms | p99 |",
+        "|---|---|---|---|---|",
+        *(f"| {report['model']} | {figure['kv_cache_dtype']} | {figure['context']} "
+          f"| {figure['itl_ms']['p50']:.3f} | {figure['itl_ms']['p99']:.3f} |"
+          for report in reports for figure in report["figures"]),
+        "",
+        "| geometry | difference of a step | context | ms | 95 % within | pairs |",
+        "|---|---|---|---|---|---|",
+        *(row.replace(report["weights"].removeprefix("random "), report["model"], 1)
+          .replace("| 1 x ", "| ")
+          for report in reports for row in difference_rows(report)),
+    ]
 
 
 def operation_rows(operations, unit):
@@ -121,6 +179,8 @@ def table():
             if report["batch"] == 1 and figure["context"] == 16384:
                 lines += operation_table(report, figure, "prompt_operations",
                                          "The last 8,192 tokens of a prompt")
+    if SLOPES.exists():
+        lines += slope_tables()
     return "\n".join(lines)
 
 
@@ -138,6 +198,7 @@ def main():
     run = commands.add_parser("run")
     run.add_argument("--octet", required=True)
     run.add_argument("--output", required=True)
+    run.add_argument("--slopes", action="store_true", help="the cases of slopes in their place")
     show = commands.add_parser("table")
     show.add_argument("--write", action="store_true")
     arguments = parser.parse_args()

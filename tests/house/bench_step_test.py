@@ -43,6 +43,7 @@ class Tables(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.tool.FIGURES = self.folder / "figures.jsonl"
+        self.tool.SLOPES = self.folder / "slopes.jsonl"
         reports = [report("bfloat16", [256], ["bfloat16"]), report("fp8", [256], ["bfloat16"]),
                    report("bfloat16", [256, 16384], ["bfloat16", "fp8"])]
         self.tool.FIGURES.write_text("\n".join(map(json.dumps, reports)) + "\n", encoding="utf-8")
@@ -54,8 +55,23 @@ class Tables(unittest.TestCase):
         self.assertIn("| bfloat16 | fp8 less bfloat16 | 1 x 16384 | -0.3195 | 0.0036 | 200 |", table)
         self.assertIn("| down | 32 | 1000.0 | 3.76 |", table)
         self.assertIn("| norm | 65 | 130.0 |  |", table)
+        self.assertNotIn("slopes", table)
         # Of the prompts at 16,384 tokens, one for each cache.
         self.assertEqual(table.count("| down | 32 | 9.0 | 701 |"), 2)
+
+    def test_slopes_are_fitted_from_4096_keys_on(self):
+        slopes = report("bfloat16", [256, 4096, 16384, 65536], ["bfloat16", "fp8"])
+        slopes["model"] = "llama-3.1-8b"
+        for line in slopes["figures"]:
+            each = 3e-5 if line["kv_cache_dtype"] == "bfloat16" else 1.5e-5
+            line["itl_ms"]["p50"] = 9.9 if line["context"] == 256 else 4 + each * line["context"]
+            line["cache_bytes"] = 131072.0 * line["context"]
+        self.tool.SLOPES.write_text(json.dumps(slopes) + "\n", encoding="utf-8")
+        table = self.tool.table()
+        self.assertIn("| llama-3.1-8b | bfloat16 | 3.00e-5 | 1.00 | 4.37 |", table)
+        self.assertIn("| llama-3.1-8b | fp8 | 1.50e-5 | 0.50 | 8.74 |", table)
+        self.assertIn("| llama-3.1-8b | fp8 | 256 | 9.900 | 4.100 |", table)
+        self.assertIn("| llama-3.1-8b | fp8 less bfloat16 | 65536 | -0.3195 | 0.0036 | 200 |", table)
 
     def test_the_document_keeps_what_stands_around_the_table(self):
         self.tool.DOCUMENT = self.folder / "benchmarks.md"
