@@ -46,11 +46,11 @@ class Problem {
                 bench.context,
                 static_cast<float>(bench.value_mean),
                 constants}),
-        workspace_(
-            {bench.head_dim, bench.query_heads, bench.kv_heads, bench.query_rows, bench.window,
-             policy,
-             bench.single_level ? AttentionAccumulation::single_level : AttentionAccumulation::two_level},
-            bench.batch),
+        workspace_({bench.head_dim, bench.query_heads, bench.kv_heads, bench.query_rows,
+                    bench.window, policy,
+                    bench.single_level ? AttentionAccumulation::single_level
+                                       : AttentionAccumulation::two_level},
+                   bench.batch),
         lengths_(std::vector<std::int32_t>(static_cast<std::size_t>(bench.batch), bench.context)) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal(0.0f, 1.0f);

@@ -27,8 +27,8 @@ namespace octet {
 // chunk of a prompt, on any number of threads. What lies in a page past the row's position is never
 // read into a sum (it may be NaN).
 //
-// context.accumulation single_level: a sequence's row that comes alone, as in decode, is attended to
-// over its fp8 cache as by a Hopper tensor core that adds up the whole context by itself
+// context.accumulation single_level: a sequence's row that comes alone, as in decode, is attended
+// to over its fp8 cache as by a Hopper tensor core that adds up the whole context by itself
 // (attention_hopper_emulation): slow, to show what that loses.
 struct AttentionArgs {
   const float* query = nullptr;
