@@ -605,6 +605,37 @@ TEST_F(DecodeSm90, OverlapChangesNoBit) {
   }
 }
 
+// Between whole pairs in a block and long contexts: a turn or two for each warpgroup.
+TEST_F(DecodeSm90, ShortContextsInSeveralBlocks) {
+  for (const Format& format : formats) {
+    for (const std::vector<std::int64_t>& lengths :
+         {std::vector<std::int64_t>{1024}, {897}, {2048}, {1500, 1, 0, 64, 800}}) {
+      expect_close({.query_heads = 32,
+                    .kv_heads = 8,
+                    .dtype = format.dtype,
+                    .scales = scales_of(format),
+                    .lengths = lengths},
+                   bound);
+    }
+  }
+}
+
+// What a launch leaves in the workspace does not reach the next one, which divides the work in
+// another way.
+TEST_F(DecodeSm90, LengthsChangeFromLaunchToLaunch) {
+  overlap_ = true;
+  const std::vector<std::vector<std::int64_t>> steps = {{1024, 900},  {20000, 3},   {40, 700},
+                                                        {1500, 1500}, {5000, 9000}, {1024, 900}};
+  make({.query_heads = 32, .kv_heads = 8, .lengths = steps[0]});
+  DecodeSm90Workspace workspace(shape(), 2);
+  for (const std::vector<std::int64_t>& lengths : steps) {
+    make({.query_heads = 32, .kv_heads = 8, .lengths = lengths});
+    DecodeSm90Workspace fresh(shape(), 2);
+    EXPECT_EQ(run(workspace), run(fresh)) << lengths[0];
+    EXPECT_EQ(run(workspace), run(fresh)) << lengths[0];
+  }
+}
+
 TEST_F(DecodeSm90, Bfloat16OutputIsTheRoundedFloat32Output) {
   make({.lengths = {100, 5000}});
   DecodeSm90Workspace workspace(shape(), 2);
@@ -652,6 +683,7 @@ TEST_F(DecodeSm90, Sanitized) {
     }
   }
   expect_close({.query_rows = 2, .window = 100, .lengths = {2, 300}}, bound);
+  expect_close({.query_heads = 32, .kv_heads = 8, .lengths = {1024}}, bound);
 }
 
 // Every piece that the cut counts has turns (a block without a part would never arrive at a merge),
