@@ -1,10 +1,12 @@
-// What compute-sanitizer's racecheck makes of barriers among a part of a block: each of four warpgroups
-// writes 128 words, waits for its own threads, reads what others of them wrote, and waits again. There is
-// no race in it. (The same with barriers of the whole block: no hazard.)
+// What compute-sanitizer's racecheck (CUDA 13.0) makes of barriers among a part of a block, beside threads
+// that wait at the block's own. Each of four warpgroups writes 128 words, waits for its own threads, reads
+// what others of them wrote, and waits again; then all threads meet. There is no race in it.
 //
 //   nvcc -gencode=arch=compute_90a,code=sm_90a -o racecheck_named_barriers racecheck_named_barriers.cu
-//   compute-sanitizer --tool racecheck racecheck_named_barriers [block]
+//   compute-sanitizer --tool racecheck --racecheck-report all racecheck_named_barriers 512   no hazard
+//   compute-sanitizer --tool racecheck --racecheck-report all racecheck_named_barriers 640   521 errors
 #include <cstdio>
+#include <cstdlib>
 
 template <int barrier>
 __device__ void wait() {
@@ -18,28 +20,27 @@ __device__ void wait_for_warpgroup(int group) {
   if (group == 3) wait<4>();
 }
 
-template <bool whole_block>
 __global__ void exchange(int* sums) {
   __shared__ int words[4][128];
+  __shared__ int last[2];
   const int group = static_cast<int>(threadIdx.x) / 128;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   int sum = 0;
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < 10 && group < 4; ++round) {
     words[group][thread] = round + thread;
-    whole_block ? __syncthreads() : wait_for_warpgroup(group);
+    wait_for_warpgroup(group);
     sum += words[group][thread * 7 % 128];
-    whole_block ? __syncthreads() : wait_for_warpgroup(group);
+    wait_for_warpgroup(group);
   }
-  sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0 || threadIdx.x == 32) last[threadIdx.x / 32] = static_cast<int>(blockIdx.x);
+  __syncthreads();
+  sums[blockIdx.x * blockDim.x + threadIdx.x] = sum + last[0] + last[1];
 }
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
   int* sums = nullptr;
-  cudaMalloc(&sums, sizeof(int) * 132 * 512);
-  if (argc > 1) {
-    exchange<true><<<132, 512>>>(sums);
-  } else {
-    exchange<false><<<132, 512>>>(sums);
-  }
+  cudaMalloc(&sums, sizeof(int) * 132 * 1024);
+  exchange<<<132, argc > 1 ? std::atoi(argv[1]) : 640>>>(sums);
   std::printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize()));
 }
