@@ -91,9 +91,7 @@ class Problem {
     args.softmax_scale = softmax_scale();
     args.soft_cap = static_cast<float>(bench_.soft_cap);
     args.sinks = bench_.sinks ? sinks_.data() : nullptr;
-    args.layer = cache_.layer();
-    args.key_scales = cache_.key_scales();
-    args.value_scales = cache_.value_scales();
+    args.layer = {cache_.layer(), cache_.key_scales(), cache_.value_scales()};
     args.page_table = cache_.table() + static_cast<std::int64_t>(rotation) * bench_.batch *
                                            cache_.pages_per_sequence();
     args.page_table_stride = cache_.pages_per_sequence();

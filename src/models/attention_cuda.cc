@@ -81,7 +81,7 @@ void GroupAttentionCuda::attend(const CudaLaunch& launch, const DeviceKvLayer& l
   args.layer = layer;
   args.page_table = page_table;
   args.page_table_stride = page_table_stride;
-  if (decode_sequences_ > 0) attend_decode(launch, layer, args);
+  if (decode_sequences_ > 0) attend_decode(launch, args);
   if (!has_prefills_) return;
   // Prefills are planned with rows that count from the first of them all, and lines of the page
   // table that count from the first prefill's.
@@ -89,21 +89,9 @@ void GroupAttentionCuda::attend(const CudaLaunch& launch, const DeviceKvLayer& l
   attend_prefill(launch, layer, args);
 }
 
-void GroupAttentionCuda::attend_decode(const CudaLaunch& launch, const DeviceKvLayer& layer,
-                                       const AttentionCudaArgs& args) {
+void GroupAttentionCuda::attend_decode(const CudaLaunch& launch, const AttentionCudaArgs& args) {
   if (!decode_sm90_) return attention_decode_cuda(launch, *decode_, args);
-  DecodeSm90Args decode;
-  decode.query = args.query;
-  decode.output = args.output;
-  decode.query_stride = args.query_stride;
-  decode.output_stride = args.output_stride;
-  decode.softmax_scale = args.softmax_scale;
-  decode.layer = layer.view;
-  const KvLayerPolicy& policy = layer.view.group->run.policy;
-  if (is_static(policy.key.scales)) decode.key_scales = layer.key_scales;
-  if (is_static(policy.value.scales)) decode.value_scales = layer.value_scales;
-  decode.page_table = args.page_table;
-  decode.page_table_stride = args.page_table_stride;
+  DecodeSm90Args decode{args};
   decode.overlap = launch.overlap && settled_;
   decode_sm90(decode, *decode_sm90_, launch.stream);
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <cuda_bf16.h>
+
 #include "models/model_config.h"
 #include "models/step_inputs_cuda.h"
 #include "ops/attention/attention_cuda.h"
@@ -43,8 +45,7 @@ class GroupAttentionCuda {
   const char* prefill_kernel() const { return prefill_sm90_ ? "sm90" : "portable"; }
 
  private:
-  void attend_decode(const CudaLaunch& launch, const DeviceKvLayer& layer,
-                     const AttentionCudaArgs& args);
+  void attend_decode(const CudaLaunch& launch, const AttentionCudaArgs& args);
   void attend_prefill(const CudaLaunch& launch, const DeviceKvLayer& layer,
                       const AttentionCudaArgs& args);
 

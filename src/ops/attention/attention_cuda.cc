@@ -103,8 +103,8 @@ AttentionParameters parameters_of(const AttentionCudaShape& shape, const Attenti
                 "attention: a soft cap or sinks over centred keys need the queries' means");
   }
   AttentionParameters parameters = {};
-  parameters.query = args.query;
-  parameters.output = args.output;
+  parameters.query = static_cast<const __nv_bfloat16*>(args.query);
+  parameters.output = static_cast<__nv_bfloat16*>(args.output);
   parameters.query_stride = args.query_stride;
   parameters.output_stride = args.output_stride;
   parameters.scale_log2 = args.softmax_scale * log2_e;

@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <span>
 
-#include <cuda_bf16.h>
-
 #include "core/cuda/device_memory.h"
 #include "core/cuda/launch.h"
+#include "ops/attention/attention_cuda_args.h"
 #include "ops/attention/prefill_sm90_sequence.h"
-#include "ops/cuda/device_rows.h"
 
 namespace octet {
 
@@ -24,33 +22,12 @@ struct AttentionCudaShape {
 };
 
 // output[r][h] = sum_j softmax_j(softmax_scale * q[r][h] . k[j][h / group]) v[j][h / group]
-// over the keys that attention() (attention.h) names.
-//   query: [rows, query_heads, head_dim] bfloat16, as cache_write_cuda() leaves it (rotated where
-//     the keys are int8); output the same shape; row strides in elements; rows aligned to 16 bytes
-//   page_table: [sequences][page_table_stride] on the device, of the sequences that the workspace
-//     was planned for; pages before a window and past the context are not read
-//
-// soft_cap c > 0: a score s becomes c tanh(s / c). sinks ([query_heads] on the device): one more
-// score of each head, whose key has no value. Both are of true scores: where the layer has key
-// means, query_means ([rows, query_heads], cache_write_cuda.h) must be given with them.
+// over the keys that attention() (attention.h) names; AttentionCudaArgs says of what.
 //
 // Products are of float16 (8-bit codes and float16 caches; a query head is scaled by a power of
 // two) or bfloat16 (bfloat16 caches), summed up in float32; softmax weights are rounded to the same
 // type, relative to the largest product of weight and value scale. The result depends on the
 // lengths and on the device alone, not on the pages' places.
-struct AttentionCudaArgs {
-  const __nv_bfloat16* query = nullptr;
-  __nv_bfloat16* output = nullptr;
-  std::int64_t query_stride = 0;
-  std::int64_t output_stride = 0;
-  float softmax_scale = 0;
-  float soft_cap = 0;
-  const float* sinks = nullptr;
-  const float* query_means = nullptr;
-  DeviceKvLayer layer;
-  const PageId* page_table = nullptr;
-  int page_table_stride = 0;
-};
 
 // Decode: one row of each sequence, its newest token. Work is divided evenly by pages whatever the
 // lengths; sequences in parts are merged within the launch. One workspace serves all layers of a

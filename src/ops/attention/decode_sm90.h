@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/cuda/device_memory.h"
-#include "kv/page_pool.h"
+#include "ops/attention/attention_cuda_args.h"
 #include "ops/attention_accumulation.h"
 
 namespace octet {
@@ -65,15 +65,8 @@ enum class DecodeOutput : std::uint8_t { bfloat16, float32 };
 
 // output[r][h] = sum_j softmax_j(softmax_scale * q[r][h] . k[j][h / group]) v[j][h / group]
 // over the keys that attention() (attention.h) names, for the query_rows newest tokens of each
-// sequence that the workspace was planned for.
-//   query: [sequences * query_rows, query_heads, head_dim] bfloat16, rotated where the keys are
-//     int8; output the same shape; row strides in elements; 16-byte aligned rows
-//   layer: pages in sm90's order (KvTarget::sm90), on the device
-//   page_table: [sequences][page_table_stride] on the device: page i holds tokens [64 i, 64 i + 64)
-//
-// soft_cap c > 0: a score s becomes c tanh(s / c). sinks: one more score of each head, whose key
-// has no value. Both are of true scores: where the layer has key means, query_means must be given
-// with them. Static scales of keys enter the scores, those of values the sum of the weights.
+// sequence that the workspace was planned for: rows are [sequences * query_rows]. Static scales of
+// keys enter the scores, those of values the sum of the weights.
 //
 // Rounding beside that of K and V: beside 8-bit values a softmax weight is two e4m3 terms (about 8
 // bits), and so is a query beside e4m3 keys; beside int8 keys it is two int8 terms (16 bits, scores
@@ -81,21 +74,8 @@ enum class DecodeOutput : std::uint8_t { bfloat16, float32 };
 // float32 from turns of 64 or 128 keys, in which the tensor core keeps 14 bits of e4m3 products.
 // The result depends on the lengths, the number of blocks and nothing else: not on the pages'
 // places.
-struct DecodeSm90Args {
-  const void* query = nullptr;
-  void* output = nullptr;
+struct DecodeSm90Args : AttentionCudaArgs {
   DecodeOutput output_type = DecodeOutput::bfloat16;
-  std::int64_t query_stride = 0;
-  std::int64_t output_stride = 0;
-  float softmax_scale = 0;
-  float soft_cap = 0;
-  const float* sinks = nullptr;        // [query_heads] on the device; null: none
-  const float* query_means = nullptr;  // [rows, query_heads] on the device (cache_write_cuda.h)
-  KvLayerView layer;                   // `constants` is not looked at
-  const float* key_scales = nullptr;   // [kv_heads] on the device, where they are static
-  const float* value_scales = nullptr;
-  const PageId* page_table = nullptr;
-  int page_table_stride = 0;
   // Begins while the kernel before still runs (programmatic dependent launch), and asks for pages
   // before it has ended. Allowed where that kernel, and every one before it that may still run,
   // writes neither the plan, the lengths and the page table, nor keys and values but those of the

@@ -143,7 +143,8 @@ void DecodeSm90Workspace::plan(const std::int32_t* context_lengths, int sequence
 void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cudaStream_t stream) {
   const DecodeSm90Shape& shape = workspace.shape_;
   const DecodeKernel kernel = kernel_of(shape);
-  const KvGroup& group = *args.layer.group;
+  const KvLayerView& layer = args.layer.view;
+  const KvGroup& group = *layer.group;
   const KvRunLayout expected = make_run_layout(shape.policy, shape.head_dim, KvTarget::sm90);
   if (group.geometry.kv_heads != shape.kv_heads || group.run.head_dim != shape.head_dim ||
       !(group.run.policy == shape.policy) || group.run.key_order != expected.key_order ||
@@ -152,10 +153,12 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
                 "decode: the layer's pages are not of the workspace's shape in Hopper's order");
   }
   if (workspace.sequences_ == 0) throw_error(ErrorKind::internal, "decode before its plan");
-  if (is_static(group.run.policy.key.scales) != (args.key_scales != nullptr) ||
-      is_static(group.run.policy.value.scales) != (args.value_scales != nullptr)) {
-    throw_error(ErrorKind::internal, "decode: static scales where the layer has none, or none");
-  }
+  const auto static_scales = [](const KvSidePolicy& side, const float* scales) {
+    if (is_static(side.scales) && scales == nullptr) {
+      throw_error(ErrorKind::internal, "decode: a layer of static scales without them");
+    }
+    return is_static(side.scales) ? scales : nullptr;
+  };
 
   DecodeParameters parameters;
   parameters.query = args.query;
@@ -169,15 +172,15 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.soft_cap_factor = args.soft_cap > 0 ? 2 / args.soft_cap : 0;
   parameters.sinks = args.sinks;
   parameters.query_means = args.query_means;
-  parameters.key_scales = args.key_scales;
-  parameters.value_scales = args.value_scales;
+  parameters.key_scales = static_scales(group.run.policy.key, args.layer.key_scales);
+  parameters.value_scales = static_scales(group.run.policy.value, args.layer.value_scales);
   parameters.keys_scaled = group.run.policy.key.scales == KvScales::dynamic;
   parameters.values_scaled = group.run.policy.value.scales == KvScales::dynamic;
-  parameters.layer = args.layer.arena + args.layer.layer_offset;
-  parameters.slab_bytes = args.layer.slab_bytes;
-  parameters.page_bytes = args.layer.page_bytes;
+  parameters.layer = layer.arena + layer.layer_offset;
+  parameters.slab_bytes = layer.slab_bytes;
+  parameters.page_bytes = layer.page_bytes;
   parameters.run_bytes = group.run.bytes;
-  parameters.pages_per_slab = args.layer.pages_per_slab;
+  parameters.pages_per_slab = layer.pages_per_slab;
   parameters.page_table = args.page_table;
   parameters.page_table_stride = args.page_table_stride;
   parameters.context_lengths = workspace.context_lengths_;
@@ -188,7 +191,7 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
   parameters.chunks = chunks_of(shape, kernel);
   parameters.queries = std::min(parameters.total_queries, kernel.queries);
   parameters.has_query_extras =
-      args.sinks != nullptr || args.key_scales != nullptr || args.soft_cap > 0;
+      args.sinks != nullptr || parameters.key_scales != nullptr || args.soft_cap > 0;
   parameters.work = {reinterpret_cast<const DecodePiece*>(workspace.pieces_map_.data()),
                      reinterpret_cast<const DecodeSharedPairs*>(workspace.shared_pairs_.data())};
   parameters.older_pages_settled = args.overlap;

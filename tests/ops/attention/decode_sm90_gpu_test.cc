@@ -149,18 +149,19 @@ class DecodeSm90 : public ::testing::Test {
     DeviceArray<std::uint32_t> output(query.size());
     output.fill_bytes(0xFF);
     DecodeSm90Args args = scores_;
-    args.key_scales = problem_.constants.key_scales.empty() ? nullptr : key_scales_.data();
-    args.value_scales = problem_.constants.value_scales.empty() ? nullptr : value_scales_.data();
+    args.layer.key_scales = problem_.constants.key_scales.empty() ? nullptr : key_scales_.data();
+    args.layer.value_scales =
+        problem_.constants.value_scales.empty() ? nullptr : value_scales_.data();
     args.query = device_query.data();
     args.output = output.data();
     args.output_type = type;
     args.query_stride = static_cast<std::int64_t>(row_elements());
     args.output_stride = args.query_stride;
     args.softmax_scale = softmax_scale();
-    args.layer.arena = arena_.data();
-    args.layer.slab_bytes = sm90_group_.page_bytes;
-    args.layer.page_bytes = sm90_group_.page_bytes;
-    args.layer.group = &sm90_group_;
+    args.layer.view.arena = arena_.data();
+    args.layer.view.slab_bytes = sm90_group_.page_bytes;
+    args.layer.view.page_bytes = sm90_group_.page_bytes;
+    args.layer.view.group = &sm90_group_;
     args.page_table = table_.data();
     args.page_table_stride = stride_;
     args.overlap = overlap_;
