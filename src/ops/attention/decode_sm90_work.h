@@ -3,8 +3,8 @@
 // The keys of a (sequence, KV head) are taken in turns of a few pages. All turns of a step, in the
 // order sequence, KV head, turn, are one line that the blocks cut into equal pieces, so that any
 // mix of lengths keeps every block busy to the end. A piece may begin and end inside a pair of
-// sequence and KV head; such a pair is in parts, one a block, which the last block to arrive
-// merges. Short contexts are cut at pairs instead, where that costs few turns (DecodePlan).
+// sequence and KV head; such a pair is in parts, one a block, which one of its blocks merges. Short
+// contexts are cut at pairs instead, where that costs few turns (DecodePlan).
 #pragma once
 
 #include <cstdint>
