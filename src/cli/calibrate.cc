@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,14 +20,13 @@
 #include "core/error.h"
 #include "core/float8_e4m3.h"
 #include "core/printable.h"
+#include "files/safetensors_checksum.h"
 #include "files/write_file.h"
 #include "kv/kv_key_means.h"
 
 namespace octet {
 
 namespace {
-
-constexpr std::size_t most_text_bytes = std::size_t{1} << 30;
 
 struct CalibrateFlags {
   std::string model;
@@ -47,22 +48,30 @@ std::string attention_class(const ModelConfig& config) {
   return name + "Attention";
 }
 
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+// All of them or none: scales of one run beside a configuration of another would be loaded.
 void write_results(const CalibrateFlags& flags, const ModelConfig& config,
                    const Calibration& calibration) {
-  std::error_code error;
-  std::filesystem::create_directories(flags.output, error);
-  if (error) throw_bad_input("--output {}: {}", printable(flags.output), error.message());
-  write_file_atomically(flags.output + "/kv_scales.safetensors",
-                        encode_safetensors(scale_tensors(calibration, flags.options)));
-  const std::string quantization = quantization_config_json(flags.options, attention_class(config));
-  write_file_atomically(flags.output + "/quantization_config.json",
-                        std::as_bytes(std::span(quantization)));
+  const std::string configuration =
+      quantization_config_json(flags.options, attention_class(config));
+  std::vector<FileContents> files = {
+      {flags.output + "/kv_scales.safetensors",
+       encode_checked_safetensors(scale_tensors(calibration, flags.options))},
+      {flags.output + "/quantization_config.json", bytes_of(configuration)}};
   if (flags.options.takes_means) {
     KvKeyMeans means;
     means.layers = calibration.key_means;
-    write_file_atomically(flags.output + "/key_means.safetensors",
-                          encode_safetensors(key_mean_tensors(means, config.kv_geometry())));
+    files.push_back(
+        {flags.output + "/key_means.safetensors", encode_key_means(means, config.kv_geometry())});
   }
+  std::error_code error;
+  std::filesystem::create_directories(flags.output, error);
+  if (error) throw_bad_input("--output {}: {}", flags.output, error.message());
+  write_files_atomically(files);
 }
 
 struct Range {
@@ -112,6 +121,7 @@ void run_calibrate(CalibrateFlags flags) {
   if (flags.machine.apply_to(&machine) == Device::cuda && flags.machine.device == "cuda") {
     throw_unsupported("--device cuda: ranges are taken on the CPU; expected auto or cpu");
   }
+  require_writable_folder(flags.output, "--output");
   // Means of an earlier run beside scales of this one would be taken for one result.
   const std::string means = flags.output + "/key_means.safetensors";
   std::error_code ignored;
@@ -123,7 +133,7 @@ void run_calibrate(CalibrateFlags flags) {
   std::vector<std::vector<TokenId>> texts;
   std::int64_t total = 0;
   for (const std::string& path : flags.texts) {
-    texts.push_back(encode_raw(*loaded.tokenizer, read_text(path, most_text_bytes)));
+    texts.push_back(read_tokens(*loaded.tokenizer, "--text", path));
     total += static_cast<std::int64_t>(texts.back().size());
   }
   if (flags.options.max_tokens > 0) total = std::min(total, flags.options.max_tokens);

@@ -19,6 +19,7 @@
 #include "cli/commands.h"
 #include "cli/input_lines.h"
 #include "cli/options.h"
+#include "cli/rounding_report.h"
 #include "core/error.h"
 #include "core/printable.h"
 
@@ -73,6 +74,13 @@ class Chat {
         writes_terminal_(isatty(STDOUT_FILENO) != 0) {}
 
   void run() {
+    note("cache  " + session_.engine().core().policy().summary());
+    converse();
+    std::fputs(rounding_note(session_.engine()).c_str(), stderr);
+  }
+
+ private:
+  void converse() {
     if (reads_terminal_) note("/help lists the commands, Ctrl-D ends");
     std::string text;
     while (read_turn(&text)) {
@@ -86,7 +94,6 @@ class Chat {
     }
   }
 
- private:
   void note(std::string_view text) const {
     std::fprintf(stderr, "%s\n", single_line(text).c_str());
   }

@@ -20,8 +20,6 @@ namespace octet {
 
 namespace {
 
-constexpr std::size_t most_text_bytes = std::size_t{1} << 30;
-
 struct KlFlags {
   std::string model;
   std::string text;
@@ -93,10 +91,8 @@ void run_kl(const KlFlags& flags) {
   check_kv_policy_options(options.cache);
   check_kv_policy_options(reference_options.cache);
 
-  const std::string text = read_text(flags.text, most_text_bytes);
   LoadedModel loaded = open_model(flags.model);
-  std::vector<TokenId> tokens = encode_raw(*loaded.tokenizer, text);
-  if (tokens.empty()) throw_bad_input("{}: holds no text", flags.text);
+  std::vector<TokenId> tokens = read_tokens(*loaded.tokenizer, "--text", flags.text);
   const auto text_tokens = static_cast<std::int64_t>(tokens.size());
   load_weights(&loaded, flags.context > 0 ? std::min(flags.context, text_tokens) : text_tokens,
                device);

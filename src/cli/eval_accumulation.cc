@@ -1,6 +1,7 @@
 // octet eval accumulation: what Hopper's FP8 accumulator loses, and what brings it back.
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "core/error.h"
 #include "core/json.h"
 #include "eval/accumulation.h"
 #include "eval/plot.h"
@@ -20,7 +22,7 @@ namespace {
 struct AccumulationFlags {
   AccumulationOptions options;
   int threads = 0;
-  std::string plot;
+  std::optional<std::string> plot;
   bool json = false;
 };
 
@@ -39,7 +41,8 @@ std::string as_text(const AccumulationReport& report) {
       panel = panel_title(curve);
       text += fmt::format("\n{:<28}", panel);
       for (const std::int64_t context : report.contexts) {
-        text += fmt::format("{:>9}", fmt::format("{}k", context / 1024));
+        text += fmt::format("{:>9}", context % 1024 == 0 ? fmt::format("{}k", context / 1024)
+                                                         : std::to_string(context));
       }
       text += '\n';
     }
@@ -83,15 +86,18 @@ Plot as_plot(const AccumulationReport& report) {
 }
 
 void run_accumulation(const AccumulationFlags& flags) {
-  // A name that cannot be drawn to is refused before the work.
-  if (!flags.plot.empty()) gnuplot_script({}, flags.plot);
+  // What cannot be drawn is refused before the work.
+  if (flags.plot) check_plot(*flags.plot);
+  if (flags.plot == "-" && flags.json) {
+    throw_bad_input("--plot - and --json both write to standard output, expected --plot FILE");
+  }
   ThreadPool pool(flags.threads);
   Progress progress("eval accumulation", 1000);
   const AccumulationReport report =
       evaluate_accumulation(pool, flags.options, [&](std::int64_t done) { progress.update(done); });
   progress.clear();
   std::cout << (flags.json ? as_json(report) + "\n" : as_text(report)) << std::flush;
-  if (!flags.plot.empty()) draw_plot(as_plot(report), flags.plot);
+  if (flags.plot) draw_plot(as_plot(report), *flags.plot);
 }
 
 }  // namespace
@@ -100,7 +106,8 @@ void add_eval_accumulation(CLI::App& eval, CommandAction* run) {
   CLI::App* command = eval.add_subcommand(
       "accumulation", "Error of Hopper's FP8 accumulator against context length, emulated");
   const auto flags = std::make_shared<AccumulationFlags>();
-  add_number(*command, "--context", &flags->options.longest_context, "Longest context, in keys")
+  add_number(*command, "--context", &flags->options.longest_context,
+             "Longest context, in keys; shorter ones double from 1,024 up to it")
       ->check(CLI::Range(1024, 1048576))
       ->default_str("131072");
   add_number(*command, "--threads", &flags->threads,

@@ -18,7 +18,9 @@
 #include "cli/generation_report.h"
 #include "cli/options.h"
 #include "cli/progress.h"
+#include "cli/rounding_report.h"
 #include "core/error.h"
+#include "core/printable.h"
 #include "text/chat_template.h"
 
 namespace octet {
@@ -59,7 +61,9 @@ std::string read_prompt(const GenerateFlags& flags) {
     require_utf8("--prompt", *flags.prompt);
     return *flags.prompt;
   }
-  if (flags.prompt_file) return read_text(*flags.prompt_file, most_prompt_bytes);
+  if (flags.prompt_file) {
+    return read_text("--prompt-file", *flags.prompt_file, most_prompt_bytes);
+  }
   throw_bad_input("--prompt TEXT or --prompt-file FILE is missing (- reads standard input)");
 }
 
@@ -159,7 +163,9 @@ void run_generate(const GenerateFlags& flags) {
   report.prompt = request.prompt;
   report.wants_logprobs = flags.sampling.logprobs >= 0;
   Engine engine(loaded.model, loaded.tokenizer, make_options(flags, context, prompt_tokens));
-  if (!flags.json) std::cerr << "cache  " << engine.core().policy().summary() << '\n';
+  if (!flags.json) {
+    std::cerr << "cache  " << single_line(engine.core().policy().summary()) << '\n';
+  }
   Progress progress("prefill", prompt_tokens);
   const auto start = GenerationReport::Clock::now();
   const RequestId id = engine.submit(std::move(request));
@@ -185,8 +191,8 @@ void run_generate(const GenerateFlags& flags) {
     std::cout << '\n';
     std::cerr << report.as_text(engine);
   }
-  std::cerr << report.rounding_note(engine);
-  if (flags.verbose) std::cerr << report.rounding_by_layer(engine);
+  std::cerr << rounding_note(engine);
+  if (flags.verbose) std::cerr << rounding_by_layer(engine);
 }
 
 void add_sampling_flags(CLI::App& command, SamplingParams* sampling) {

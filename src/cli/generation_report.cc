@@ -113,27 +113,6 @@ std::string GenerationReport::as_json(const Engine& engine) const {
   return dump_json(object);
 }
 
-std::string GenerationReport::rounding_note(const Engine& engine) const {
-  const auto [saturated, subnormal, non_finite] = engine.core().runner().counters().total();
-  if (saturated == 0 && non_finite == 0) return {};
-  return fmt::format(
-      "cache  rounding lost {} values beyond the format (stored as its largest) and {} that were "
-      "no "
-      "numbers or infinite\n",
-      saturated, non_finite);
-}
-
-std::string GenerationReport::rounding_by_layer(const Engine& engine) const {
-  const KvWriteCounters& counters = engine.core().runner().counters();
-  std::string text = "layer  saturated  subnormal  not finite\n";
-  for (int layer = 0; layer < counters.layers(); ++layer) {
-    const KvWriteCounts counts = counters.layer(layer);
-    text += fmt::format("{:>5}  {:>9}  {:>9}  {:>10}\n", layer, counts.saturated, counts.subnormal,
-                        counts.non_finite);
-  }
-  return text;
-}
-
 std::string GenerationReport::as_text(const Engine& engine) const {
   const EngineCore& core = engine.core();
   return fmt::format(

@@ -23,10 +23,6 @@ class GenerationReport {
 
   std::string as_json(const Engine& engine) const;
   std::string as_text(const Engine& engine) const;
-  // A line for standard error where values did not fit the cache's format, "" where all did.
-  std::string rounding_note(const Engine& engine) const;
-  // How many values of each layer were saturated, subnormal or no finite numbers.
-  std::string rounding_by_layer(const Engine& engine) const;
 
  private:
   struct Timing {

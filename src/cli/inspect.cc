@@ -63,7 +63,8 @@ struct Inspection {
   WeightType all_weights;
   std::size_t available_bytes = 0;
   std::vector<CacheCost> caches;
-  KvPolicy policy;  // what the cache flags make of the model
+  KvPolicy policy;   // what the cache flags make of the model
+  CacheCost chosen;  // what that costs
 };
 
 std::vector<TensorLine> list_tensors(const Checkpoint& checkpoint) {
@@ -106,16 +107,18 @@ Inspection inspect(const std::string& path, const KvPolicyOptions& cache) {
   const double room = result.available_bytes > result.all_weights.bytes
                           ? static_cast<double>(result.available_bytes - result.all_weights.bytes)
                           : 0.0;
+  const auto cost = [&](const std::string& format, const KvPolicy& policy) {
+    const double bytes = KvLayout(result.config.kv_geometry(), policy).bytes_per_token();
+    return CacheCost{format, bytes, static_cast<std::int64_t>(room / bytes)};
+  };
   for (const char* format : cache_formats) {
-    const KvPolicy policy =
-        make_kv_policy({.dtype = format, .scales = "auto"}, result.config.layers);
-    const KvLayout layout(result.config.kv_geometry(), policy);
-    result.caches.push_back({format, layout.bytes_per_token(),
-                             static_cast<std::int64_t>(room / layout.bytes_per_token())});
+    result.caches.push_back(
+        cost(format, make_kv_policy({.dtype = format, .scales = "auto"}, result.config.layers)));
   }
   EngineOptions options;
   options.cache = cache;
   result.policy = make_kv_policy(cache_options(options, *model), result.config.kv_geometry());
+  result.chosen = cost("chosen", result.policy);
   return result;
 }
 
@@ -156,6 +159,8 @@ std::string as_json(const Inspection& result) {
     entry["bytes_per_token"] = cache.bytes_per_token;
     entry["tokens_that_fit"] = cache.tokens_that_fit;
   }
+  object["kv_cache_chosen"]["bytes_per_token"] = result.chosen.bytes_per_token;
+  object["kv_cache_chosen"]["tokens_that_fit"] = result.chosen.tokens_that_fit;
   object["kv_cache_reason"] = result.policy.reason;
   object["kv_cache_scales_source"] = result.policy.scales_source;
   object["kv_cache_layers"] = cache_layers_as_json(result.policy, config.kv_geometry());
@@ -197,7 +202,9 @@ std::string as_text(const Inspection& result) {
   }
   text += fmt::format("\ncache      {:<10} {:>12} {:>18}\n", "format", "bytes/token",
                       "tokens that fit");
-  for (const CacheCost& cache : result.caches) {
+  std::vector<CacheCost> caches = result.caches;
+  caches.push_back(result.chosen);
+  for (const CacheCost& cache : caches) {
     text += fmt::format("           {:<10} {:>12.0f} {:>18}\n", cache.format, cache.bytes_per_token,
                         cache.tokens_that_fit);
   }
@@ -242,6 +249,7 @@ std::string tensors_as_text(const std::vector<TensorLine>& tensors) {
 
 void run_inspect(const InspectFlags& flags) {
   if (flags.tensors) {
+    check_kv_policy_options(flags.cache.policy);
     const std::vector<TensorLine> tensors = list_tensors(Checkpoint::open(flags.model));
     std::cout << (flags.json ? tensors_as_json(flags.model, tensors) + '\n'
                              : tensors_as_text(tensors));

@@ -49,7 +49,15 @@ std::string origin_of_layer(const KvPolicy& policy, std::size_t layer, bool skip
   return text;
 }
 
-// "0 to 4, 6": `layers` ascend.
+Json side_as_json(const KvSidePolicy& side) {
+  Json object;
+  object["dtype"] = name_of(side.dtype);
+  object["scales"] = name_of(side.scales);
+  return object;
+}
+
+}  // namespace
+
 std::string ranges_of(const std::vector<std::size_t>& layers) {
   std::vector<std::string> ranges;
   for (std::size_t first = 0; first < layers.size();) {
@@ -61,15 +69,6 @@ std::string ranges_of(const std::vector<std::size_t>& layers) {
   }
   return fmt::format("{}", fmt::join(ranges, ", "));
 }
-
-Json side_as_json(const KvSidePolicy& side) {
-  Json object;
-  object["dtype"] = name_of(side.dtype);
-  object["scales"] = name_of(side.scales);
-  return object;
-}
-
-}  // namespace
 
 std::string cache_layers_as_text(const KvPolicy& policy,
                                  const std::vector<KvLayerGeometry>& geometry) {
@@ -86,14 +85,14 @@ std::string cache_layers_as_text(const KvPolicy& policy,
         first == last ? std::to_string(first) : fmt::format("{} to {}", first, last), described);
     first = last + 1;
   }
-  text += fmt::format("           {}\n", policy.reason);
+  text += fmt::format("           {}\n", single_line(policy.reason));
   if (!policy.scales_source.empty()) {
-    text += fmt::format("           scales of {}\n", policy.scales_source);
+    text += fmt::format("           scales of {}\n", single_line(policy.scales_source));
   }
   if (policy.lacks_key_means) {
     text += "           key means of the built-in text, taken when the model first runs\n";
   } else if (policy.key_mean_name != "off") {
-    text += fmt::format("           key means of {}\n", policy.key_mean_name);
+    text += fmt::format("           key means of {}\n", single_line(policy.key_mean_name));
   }
   return text;
 }

@@ -25,4 +25,7 @@ std::vector<std::string> cache_layer_groups(const KvPolicy& policy,
 // [{"layer", "window", "key": {"dtype", "scales"}, "value": {...}, "key_mean"}], one per layer.
 Json cache_layers_as_json(const KvPolicy& policy, const std::vector<KvLayerGeometry>& geometry);
 
+// "0 to 4, 6": `layers` ascend.
+std::string ranges_of(const std::vector<std::size_t>& layers);
+
 }  // namespace octet

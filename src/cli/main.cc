@@ -43,6 +43,8 @@ int report(const std::string& message, int status) {
 int main(int argc, char** argv) {
   // A reader that closes the pipe ends the write with an error, not the process.
   std::signal(SIGPIPE, SIG_IGN);
+  // So is a file that reaches the limit of its size (ulimit -f).
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App program{"octet serves language models with long contexts from an 8-bit KV cache",
                    "octet"};
   program.set_version_flag("--version", octet::version_text(),

@@ -229,13 +229,16 @@ void require_utf8(std::string_view name, std::string_view text) {
   }
 }
 
-std::string read_text(const std::string& path, std::size_t limit) {
+std::string text_name(const std::string& path) { return path == "-" ? "standard input" : path; }
+
+std::string read_text(std::string_view flag, const std::string& path, std::size_t limit) {
+  if (path.empty()) throw_bad_input("{}: expected a file, or - for standard input", flag);
   const auto close = [](std::FILE* file) {
     if (file != nullptr && file != stdin) std::fclose(file);
   };
   const std::unique_ptr<std::FILE, decltype(close)> file(
       path == "-" ? stdin : std::fopen(path.c_str(), "rb"), close);
-  const std::string name = path == "-" ? "standard input" : path.empty() ? "''" : path;
+  const std::string name = text_name(path);
   if (file == nullptr) throw_bad_input("{}: {}", name, std::strerror(errno));
   std::string text;
   char buffer[65536];
@@ -255,6 +258,16 @@ std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view tex
   if (tokenizer.adds_beginning_of_text() && tokenizer.beginning_of_text()) {
     tokens.insert(tokens.begin(), *tokenizer.beginning_of_text());
   }
+  return tokens;
+}
+
+std::vector<TokenId> read_tokens(const Tokenizer& tokenizer, std::string_view flag,
+                                 const std::string& path) {
+  constexpr std::size_t most_bytes = std::size_t{1} << 30;
+  const std::string text = read_text(flag, path, most_bytes);
+  std::vector<TokenId> tokens;
+  if (!text.empty()) tokens = encode_raw(tokenizer, text);
+  if (tokens.empty()) throw_bad_input("{}: holds no text", text_name(path));
   return tokens;
 }
 

@@ -115,14 +115,23 @@ LoadedModel open_model(const std::string& path);
 // less: a file may claim a context of any length.
 void load_weights(LoadedModel* loaded, std::int64_t positions, Device device = Device::cpu);
 
-// The whole of a file, or of standard input for "-". Throws Error{bad_input} that names the file,
-// for what is not UTF-8 too; `limit` bounds what is read.
-std::string read_text(const std::string& path, std::size_t limit);
+// The whole of a file that `flag` names, or of standard input for "-". Throws Error{bad_input} that
+// names the file (the flag, where it names none), for what is not UTF-8 too; `limit` bounds what is
+// read.
+std::string read_text(std::string_view flag, const std::string& path, std::size_t limit);
 
 // Throws Error{bad_input} that says what `name` is where `text` is not UTF-8.
 void require_utf8(std::string_view name, std::string_view text);
 
+// What errors call the file that read_text reads.
+std::string text_name(const std::string& path);
+
 // How text is to be tokenized for the model: with its beginning-of-text token where it wants one.
 std::vector<TokenId> encode_raw(const Tokenizer& tokenizer, std::string_view text);
+
+// The tokens of a text to be read as a whole. Throws Error{bad_input} that names the file where it
+// holds no text.
+std::vector<TokenId> read_tokens(const Tokenizer& tokenizer, std::string_view flag,
+                                 const std::string& path);
 
 }  // namespace octet

@@ -123,7 +123,7 @@ void run_tokenize(const TokenizeFlags& flags) {
   const std::unique_ptr<Tokenizer> tokenizer =
       ModelFolder::is_folder(flags.model) ? tokenizer_from_folder(*ModelFolder::open(flags.model))
                                           : Tokenizer::from_gguf(*GgufFile::open(flags.model));
-  const std::string text = flags.has_text ? flags.text : read_text("-", most_text_bytes);
+  const std::string text = flags.has_text ? flags.text : read_text("TEXT", "-", most_text_bytes);
   require_utf8("the text", text);
   flags.decode ? decode(flags, *tokenizer, text) : encode(flags, *tokenizer, text);
 }

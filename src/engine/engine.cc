@@ -133,6 +133,7 @@ void check_accumulation(AttentionAccumulation accumulation, const Model& model,
 KvPolicyOptions cache_options(const EngineOptions& options, const Model& model) {
   KvPolicyOptions cache = options.cache;
   if (cache.checkpoint == nullptr) cache.checkpoint = model.kv_checkpoint();
+  cache.query_heads = model.config().query_heads;
   return cache;
 }
 

@@ -49,7 +49,8 @@ struct EngineOptions {
   AttentionObserver* observer = nullptr;
 };
 
-// options.cache, with what the model's checkpoint says of its cache where the options bring none.
+// options.cache, with the model's query heads, and with what its checkpoint says of its cache where
+// the options bring nothing.
 KvPolicyOptions cache_options(const EngineOptions& options, const Model& model);
 
 // The memory, threads and layout that run one model; what Engine and the evaluations share.

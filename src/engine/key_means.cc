@@ -20,8 +20,9 @@ namespace octet {
 
 namespace {
 
-// Raised when means are taken in another way, so that what an older program kept is not used.
-constexpr std::uint32_t method_version = 3;
+// Raised when means are taken or kept in another way, so that what an older program kept is not
+// used.
+constexpr std::uint32_t method_version = 4;
 
 class KeyObserver : public AttentionObserver {
  public:
@@ -45,38 +46,38 @@ std::vector<TokenId> text_tokens(const Model& model, const Tokenizer& tokenizer)
   return tokens;
 }
 
-// The name of the file for this model and this way of taking means. Instruction sets add in orders
-// of their own: another machine's last bits must not decide an answer here.
-std::string file_name(const Model& model, const std::vector<TokenId>& tokens,
-                      InstructionSet instruction_set) {
+// What tells these means from all others, and names their file. Instruction sets add in orders of
+// their own: another machine's last bits must not decide an answer here.
+std::string identity_of(const Model& model, const std::vector<TokenId>& tokens,
+                        InstructionSet instruction_set) {
   std::string key = fmt::format("octet key means {} {} {}", method_version,
                                 name_of(instruction_set), model.content_hash());
   for (const TokenId token : tokens) key += fmt::format(" {}", token);
-  return content_hash(std::as_bytes(std::span(key))) + ".safetensors";
+  return content_hash(std::as_bytes(std::span(key)));
 }
 
-// Whether the file was there and of use.
+// Whether the file was there and of use. What is wrong with one that is there goes into `problem`.
 bool read_kept(const std::string& path, std::span<const KvLayerGeometry> geometry,
-               KvKeyMeans* means) {
+               const std::string& identity, KvKeyMeans* means, std::string* problem) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return false;
   try {
-    *means = read_key_means(path, geometry);
+    *means = read_key_means(path, geometry, identity);
     return true;
-  } catch (const Error&) {
-    return false;  // cut short, or of another program: it is written anew
+  } catch (const Error& error) {
+    *problem = error.what();
+    return false;
   }
 }
 
 // What went wrong, empty where nothing did.
-std::string keep(const std::string& folder, const std::string& name, const KvKeyMeans& means,
-                 std::span<const KvLayerGeometry> geometry) {
+std::string keep(const std::string& folder, const std::string& identity, const std::string& path,
+                 const KvKeyMeans& means, std::span<const KvLayerGeometry> geometry) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return fmt::format("{}: {}", folder, error.message());
   try {
-    write_file_atomically(folder + "/" + name,
-                          encode_safetensors(key_mean_tensors(means, geometry)));
+    write_file_atomically(path, encode_key_means(means, geometry, identity));
   } catch (const Error& failure) {
     return failure.what();
   }
@@ -140,18 +141,25 @@ EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>
       !make_kv_policy(cache_options(options, *model), geometry).lacks_key_means) {
     return options;
   }
+  const std::vector<TokenId> tokens = text_tokens(*model, tokenizer);
   KvKeyMeans means;
-  const std::string name =
-      file_name(*model, text_tokens(*model, tokenizer), options.instruction_set);
   const std::optional<std::string> folder =
       model->content_hash().empty() ? std::nullopt : key_mean_folder();
-  if (!folder || !read_kept(*folder + "/" + name, geometry, &means)) {
+  if (!folder) {
     means = compute_key_means(model, tokenizer, options);
-    const std::string problem =
-        folder ? keep(*folder, name, means, geometry) : std::string("no cache folder");
-    if (!problem.empty()) means.source += fmt::format(" (not kept: {})", problem);
+    means.source += " (not kept: no cache folder)";
   } else {
-    means.source = fmt::format("{} built-in tokens", text_tokens(*model, tokenizer).size());
+    const std::string identity = identity_of(*model, tokens, options.instruction_set);
+    const std::string path = *folder + "/" + identity + ".safetensors";
+    std::string damage;
+    if (read_kept(path, geometry, identity, &means, &damage)) {
+      means.source = fmt::format("{} built-in tokens", tokens.size());
+    } else {
+      means = compute_key_means(model, tokenizer, options);
+      if (!damage.empty()) means.source += fmt::format(" (taken anew, for {})", damage);
+      const std::string problem = keep(*folder, identity, path, means, geometry);
+      if (!problem.empty()) means.source += fmt::format(" (not kept: {})", problem);
+    }
   }
   options.cache.means = std::make_shared<const KvKeyMeans>(std::move(means));
   return options;

@@ -26,9 +26,10 @@ KvKeyMeans compute_key_means(const std::shared_ptr<Model>& model, const Tokenize
 std::optional<std::string> key_mean_folder();
 
 // `options` with means in cache.means where --kv-cache-key-mean auto wants them for this model:
-// from the folder, where a file of theirs holds them and fits the model, else computed and written
-// there. A folder that cannot be read or written costs the time to compute them and is told in the
-// means' source, no more.
+// from the folder, where a file of theirs holds them (of this model and recipe, by its own word and
+// with its checksum), else computed and written there. A file that is damaged, and a folder that
+// cannot be read or written, cost the time to compute them and are told in the means' source, no
+// more.
 EngineOptions with_key_means(EngineOptions options, const std::shared_ptr<Model>& model,
                              const Tokenizer& tokenizer);
 

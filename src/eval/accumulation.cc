@@ -95,9 +95,10 @@ std::string AccumulationCurve::name() const {
 AccumulationReport evaluate_accumulation(ThreadPool& pool, const AccumulationOptions& options,
                                          const std::function<void(std::int64_t)>& progress) {
   AccumulationReport report;
-  for (std::int64_t context = 1024; context <= options.longest_context; context *= 2) {
+  for (std::int64_t context = 1024; context < options.longest_context; context *= 2) {
     report.contexts.push_back(context);
   }
+  report.contexts.push_back(options.longest_context);
   report.curves = make_curves(report.contexts.size());
   const auto curves = static_cast<std::int64_t>(report.curves.size());
   std::int64_t total = 0;

@@ -12,7 +12,7 @@
 namespace octet {
 
 struct AccumulationOptions {
-  std::int64_t longest_context = 131072;  // contexts double from 1,024 up to it
+  std::int64_t longest_context = 131072;  // others double from 1,024 up to it
   int head_dim = 32;
   unsigned seed = 1;
 };

@@ -143,10 +143,12 @@ struct Safetensors::Contents {
   };
   std::vector<File> files;
   std::vector<StoredTensor> tensors;
+  std::vector<std::pair<std::string, std::string>> metadata;
   NameIndex index;
 
   void add_file(const std::string& file, std::span<const std::byte> bytes) {
     SafetensorsDirectory directory = parse_safetensors(bytes, file);
+    if (files.empty()) metadata = std::move(directory.metadata);
     tensors.insert(tensors.end(), std::make_move_iterator(directory.tensors.begin()),
                    std::make_move_iterator(directory.tensors.end()));
     files.push_back({file, bytes.size(), tensors.size()});
@@ -250,6 +252,10 @@ std::uint64_t Safetensors::file_bytes() const {
 }
 
 const std::vector<StoredTensor>& Safetensors::tensors() const { return contents_->tensors; }
+
+const std::vector<std::pair<std::string, std::string>>& Safetensors::metadata() const {
+  return contents_->metadata;
+}
 
 const StoredTensor* Safetensors::find_stored(std::string_view name) const {
   const std::size_t position = contents_->index.find(name);

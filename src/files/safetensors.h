@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/tensor_view.h"
@@ -42,6 +43,9 @@ class Safetensors {
 
   // In the order of the files' names and, within one, of its header.
   const std::vector<StoredTensor>& tensors() const;
+
+  // "__metadata__": of the file, or of the first of several.
+  const std::vector<std::pair<std::string, std::string>>& metadata() const;
 
   // Whatever the tensor's type; null where there is none of this name. Takes O(log n).
   const StoredTensor* find_stored(std::string_view name) const;

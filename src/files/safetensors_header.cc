@@ -86,8 +86,11 @@ class Parser {
     std::uint64_t length = 0;
     std::memcpy(&length, bytes.data(), length_bytes);
     if (length > bytes.size() - length_bytes) {
-      throw_bad_input("{}: claims a header of {} bytes, but the file ends after {} bytes", file,
-                      length, bytes.size());
+      throw_bad_input(
+          "{}: is no safetensors file, or cut short: claims a header of {} bytes, but the file "
+          "ends "
+          "after {} bytes",
+          file, length, bytes.size());
     }
     if (length > max_header_bytes) {
       throw_bad_input("{}: has a header of {} bytes, expected at most {}", file, length,

@@ -104,7 +104,8 @@ struct WeightQuantization::Reader {
   void read(const JsonValue& config) {
     into.file_ = config.file();
     // ModelOpt's early exports leave the method out.
-    if (config.has("quant_algo") && !config.has("quant_method")) {
+    if (!config.has("quant_method") &&
+        (config.has("quant_algo") || config.has("kv_cache_quant_algo"))) {
       into.method_ = "modelopt";
       return read_modelopt(config);
     }
@@ -199,8 +200,11 @@ struct WeightQuantization::Reader {
                                    "kv_cache_scheme", "exclude_modules", "ignore", "group_size",
                                    "producer", "config_groups"});
     // A cache alone is quantised where an algorithm is named for it and none for the weights.
-    if (!config.has("quant_algo") &&
-        (config.has("kv_cache_quant_algo") || config.has("kv_cache_scheme"))) {
+    // Exporters write null or "" for none.
+    const bool names_none = config.has("quant_algo") ? config.require_string("quant_algo").empty()
+                                                     : config.has("kv_cache_quant_algo") ||
+                                                           config.has("kv_cache_scheme");
+    if (names_none) {
       into.method_ = "none";
       return;
     }
@@ -237,19 +241,24 @@ struct WeightQuantization::Reader {
   }
 };
 
-WeightQuantization WeightQuantization::read(const JsonValue& config,
-                                            const std::optional<JsonValue>& quantization_file) {
-  WeightQuantization quantization;
-  Reader reader = {quantization};
+std::optional<JsonValue> find_quantization_config(const JsonValue& config) {
   std::vector<JsonValue> places = {config};
   if (const auto text = config.find("text_config")) places.push_back(*text);
   for (const JsonValue& place : places) {
     for (const char* key : {"quantization_config", "compression_config"}) {
-      if (const auto found = place.find(key)) {
-        reader.read(*found);
-        return quantization;
-      }
+      if (const auto found = place.find(key)) return found;
     }
+  }
+  return std::nullopt;
+}
+
+WeightQuantization WeightQuantization::read(const JsonValue& config,
+                                            const std::optional<JsonValue>& quantization_file) {
+  WeightQuantization quantization;
+  Reader reader = {quantization};
+  if (const auto found = find_quantization_config(config)) {
+    reader.read(*found);
+    return quantization;
   }
   if (quantization_file) reader.read_modelopt_file(*quantization_file);
   return quantization;

@@ -22,6 +22,9 @@
 
 namespace octet {
 
+// "quantization_config" (or, of old, "compression_config") of `config`, else of its "text_config".
+std::optional<JsonValue> find_quantization_config(const JsonValue& config);
+
 // A tensor with all that belongs to its values.
 struct StoredWeight {
   TensorView tensor;                    // with its scales, where it has any
@@ -30,9 +33,8 @@ struct StoredWeight {
 
 class WeightQuantization {
  public:
-  // From "quantization_config" (or, of old, "compression_config") of `config` or of its
-  // "text_config", else from ModelOpt's own file. Throws Error{unsupported} or Error{bad_input}
-  // that names file and key.
+  // From find_quantization_config(config), else from ModelOpt's own file. Throws Error{unsupported}
+  // or Error{bad_input} that names file and key.
   static WeightQuantization read(const JsonValue& config,
                                  const std::optional<JsonValue>& quantization_file);
 

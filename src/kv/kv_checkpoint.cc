@@ -1,6 +1,7 @@
 #include "kv/kv_checkpoint.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include <fmt/format.h>
@@ -18,6 +19,28 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+// What octet does not apply, empty where it applies all; keys whose value is null say nothing.
+std::string unknown_argument(const JsonValue& args) {
+  constexpr std::array<std::string_view, 9> known = {
+      "num_bits", "type",     "strategy",        "symmetric",   "dynamic",
+      "observer", "zp_dtype", "observer_kwargs", "scale_dtype",
+  };
+  for (const std::string& key : args.keys()) {
+    if (args.has(key) && std::find(known.begin(), known.end(), key) == known.end()) {
+      return fmt::format("holds {}, which octet does not apply", printable(key));
+    }
+  }
+  return {};
+}
+
+// compressed-tensors has true, false and "local": by the group, for formats of 4 bits.
+std::optional<bool> read_dynamic(const JsonValue& args) {
+  const std::optional<JsonValue> value = args.find("dynamic");
+  if (!value) return false;
+  if (value->kind() == JsonKind::string) return std::nullopt;
+  return value->as_bool();
+}
+
 // compressed-tensors' QuantizationArgs. ModelOpt writes the same key with fewer fields: it knows
 // symmetric numbers per tensor only.
 KvCheckpointScheme read_quantization_args(const JsonValue& args, bool is_model_opt) {
@@ -26,19 +49,28 @@ KvCheckpointScheme read_quantization_args(const JsonValue& args, bool is_model_o
   const std::int64_t bits = args.find_integer("num_bits").value_or(8);
   const std::string type = lower_case(args.find_string("type").value_or("int"));
   const std::string strategy = lower_case(args.find_string("strategy").value_or("tensor"));
+  const std::optional<bool> dynamic = read_dynamic(args);
+  scheme.dynamic = dynamic.value_or(false);
+  scheme.per_head = strategy == "attn_head";
+  // One scale per token is what octet's dynamic scales have for each head.
+  const bool per_token = scheme.dynamic && strategy == "token";
   // compressed-tensors' own default is true, but its reader in other engines takes a missing key
   // for false; every writer writes it.
   const bool symmetric = args.find_bool("symmetric").value_or(is_model_opt);
   if (bits != 8 || type != "float") {
     scheme.problem =
         fmt::format("num_bits {} and type {}, expected 8 and 'float'", bits, printable(type));
-  } else if (strategy != "tensor" && strategy != "attn_head") {
+  } else if (strategy != "tensor" && !scheme.per_head && !per_token) {
     scheme.problem =
         fmt::format("strategy {}, expected 'tensor' or 'attn_head'", printable(strategy));
   } else if (!symmetric) {
     scheme.problem = "symmetric is not true, expected symmetric scales";
+  } else if (!dynamic) {
+    scheme.problem = fmt::format("dynamic {}, expected true or false",
+                                 printable(args.require_string("dynamic")));
+  } else {
+    scheme.problem = unknown_argument(args);
   }
-  scheme.per_head = strategy == "attn_head";
   return scheme;
 }
 
@@ -63,6 +95,7 @@ std::optional<KvCheckpointScheme> read_quark(const JsonValue& quantization) {
   if (!group || group->size() == 0) return std::nullopt;
   KvCheckpointScheme scheme;
   scheme.where = group->where();
+  std::optional<bool> dynamic;  // as the patterns before say
   const std::optional<JsonValue> layers = quantization.find("layer_quant_config");
   for (const std::string& pattern : group->as_strings()) {
     const std::optional<JsonValue> layer = layers ? layers->find(pattern) : std::nullopt;
@@ -81,6 +114,13 @@ std::optional<KvCheckpointScheme> read_quark(const JsonValue& quantization) {
           printable(pattern), printable(dtype), printable(qscheme));
       return scheme;
     }
+    scheme.dynamic = output->find_bool("is_dynamic").value_or(false);
+    if (dynamic && *dynamic != scheme.dynamic) {
+      scheme.problem =
+          fmt::format("is_dynamic of {} is not that of the patterns before it", printable(pattern));
+      return scheme;
+    }
+    dynamic = scheme.dynamic;
   }
   return scheme;
 }
@@ -89,7 +129,7 @@ std::optional<KvCheckpointScheme> read_quark(const JsonValue& quantization) {
 
 std::optional<KvCheckpointScheme> read_kv_scheme(
     const JsonValue& config, const std::optional<JsonValue>& quantization_file) {
-  if (const std::optional<JsonValue> quantization = config.find("quantization_config")) {
+  if (const std::optional<JsonValue> quantization = find_quantization_config(config)) {
     const std::string method = lower_case(quantization->find_string("quant_method").value_or(""));
     if (method == "quark") return read_quark(*quantization);
     if (const std::optional<JsonValue> args = quantization->find("kv_cache_scheme")) {

@@ -15,6 +15,7 @@ namespace octet {
 struct KvCheckpointScheme {
   std::string where;      // "m/config.json: key 'quantization_config.kv_cache_scheme'"
   bool per_head = false;  // strategy attn_head: one scale per KV head
+  bool dynamic = false;   // scales are found as tokens are written, and none are stored
   // Why octet cannot cache as the scheme says; empty where it can. Kept rather than thrown, because
   // a flag that names another format wins.
   std::string problem;

@@ -10,6 +10,7 @@
 #include "core/printable.h"
 #include "files/block_decode.h"
 #include "files/safetensors.h"
+#include "files/safetensors_checksum.h"
 #include "kv/kv_scale_names.h"
 
 namespace octet {
@@ -17,6 +18,9 @@ namespace octet {
 namespace {
 
 constexpr std::string_view tensor_rest = "self_attn.k_mean";
+constexpr std::string_view identity_key = "octet.key_means_of";
+// With any query below 2^50 the product over a head stays finite in float32.
+constexpr float largest_mean = 0x1p64f;
 
 std::vector<float> read_mean(const Safetensors& file, const StoredTensor& stored,
                              const KvLayerGeometry& geometry) {
@@ -29,8 +33,9 @@ std::vector<float> read_mean(const Safetensors& file, const StoredTensor& stored
   std::vector<float> values(static_cast<std::size_t>(tensor.elements()));
   decode_blocks(tensor.dtype, tensor.data, values);
   for (const float value : values) {
-    if (!std::isfinite(value)) {
-      throw_bad_input("{}: tensor {} holds {}, expected finite numbers", file.path(), name, value);
+    if (!(std::fabs(value) <= largest_mean)) {
+      throw_bad_input("{}: tensor {} holds {}, expected finite numbers of at most 2^64",
+                      file.path(), name, value);
     }
   }
   return values;
@@ -38,11 +43,16 @@ std::vector<float> read_mean(const Safetensors& file, const StoredTensor& stored
 
 }  // namespace
 
-KvKeyMeans read_key_means(const std::string& path, std::span<const KvLayerGeometry> geometry) {
+KvKeyMeans read_key_means(const std::string& path, std::span<const KvLayerGeometry> geometry,
+                          const std::string& identity) {
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
   const std::string name = folder ? path + "/key_means.safetensors" : path;
   const std::shared_ptr<const Safetensors> file = Safetensors::open_file(name);
+  if (!check_checksum(*file) && !identity.empty()) throw_bad_input("{}: has no checksum", name);
+  if (!identity.empty() && find_metadata(*file, identity_key) != identity) {
+    throw_bad_input("{}: holds the key means of another model or recipe", name);
+  }
   KvKeyMeans means;
   means.source = name;
   means.layers.resize(geometry.size());
@@ -67,8 +77,9 @@ KvKeyMeans read_key_means(const std::string& path, std::span<const KvLayerGeomet
   return means;
 }
 
-std::vector<FloatTensor> key_mean_tensors(const KvKeyMeans& means,
-                                          std::span<const KvLayerGeometry> geometry) {
+std::vector<std::byte> encode_key_means(const KvKeyMeans& means,
+                                        std::span<const KvLayerGeometry> geometry,
+                                        const std::string& identity) {
   std::vector<FloatTensor> tensors;
   for (std::size_t layer = 0; layer < geometry.size(); ++layer) {
     if (means.layers[layer].empty()) continue;
@@ -76,7 +87,8 @@ std::vector<FloatTensor> key_mean_tensors(const KvKeyMeans& means,
                        {geometry[layer].kv_heads, geometry[layer].head_dim},
                        means.layers[layer]});
   }
-  return tensors;
+  if (identity.empty()) return encode_checked_safetensors(tensors);
+  return encode_checked_safetensors(tensors, {{std::string(identity_key), identity}});
 }
 
 }  // namespace octet

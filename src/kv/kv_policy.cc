@@ -97,7 +97,8 @@ Formats automatic_formats(const KvPolicyOptions& options) {
                       options.dtype_flag);
   }
   formats.key = formats.value = KvDtype::fp8;
-  formats.reason = fmt::format("auto: {} asks for fp8", scheme.where);
+  formats.reason = fmt::format("auto: {} asks for fp8{}", scheme.where,
+                               scheme.dynamic ? " with dynamic scales" : "");
   return formats;
 }
 
@@ -124,7 +125,7 @@ bool is_word_for_scales(const std::string& text) {
 void require_path(const std::string& path, const char* flag, const char* words) {
   std::error_code ignored;
   if (path.empty() || !std::filesystem::exists(path, ignored)) {
-    throw_bad_input("{} {}: expected {}, or a file or folder that there is", flag, printable(path),
+    throw_bad_input("{} {}: expected {}, or an existing file or folder", flag, printable(path),
                     words);
   }
 }
@@ -153,18 +154,29 @@ std::shared_ptr<const KvScaleSet> choose_scales(const KvPolicyOptions& options,
     throw_unsupported("{}: {}, or {} dynamic to pass over the checkpoint's scales",
                       checkpoint->scheme->where, checkpoint->scheme->problem, scales_flag);
   }
+  if (checkpoint->scheme && checkpoint->scheme->dynamic) {
+    throw_bad_input(
+        "{}: holds scales, and {} says that they are dynamic; {} dynamic passes over them",
+        checkpoint->scales->source, checkpoint->scheme->where, scales_flag);
+  }
   return checkpoint->scales;
 }
 
-// A checkpoint whose configuration says one scale per tensor must not bring one per head: one of
-// the two is wrong, and taking one head's number for all would be a third error.
-void check_strategy(const KvPolicyOptions& options, const KvScaleSet& set, int layer,
+// A checkpoint whose configuration says one scale per tensor must not bring one per head, nor the
+// other way round: one of the two is wrong, and taking one head's number for all would be a third
+// error.
+void check_strategy(const KvPolicyOptions& options, const KvScaleSet& set, int layer, int kv_heads,
                     const KvFittedScales& scales) {
   const KvCheckpoint* checkpoint = options.checkpoint.get();
   if (checkpoint == nullptr || checkpoint->scales.get() != &set || !checkpoint->scheme) return;
-  if (checkpoint->scheme->per_head || !(scales.key_per_head || scales.value_per_head)) return;
-  throw_bad_input("{}: layer {} has a scale for each head, and {} says one for the tensor",
-                  set.source, layer, checkpoint->scheme->where);
+  const KvCheckpointScheme& scheme = *checkpoint->scheme;
+  for (const bool per_head : {scales.key_per_head, scales.value_per_head}) {
+    if (per_head == scheme.per_head || kv_heads == 1) continue;  // one head's is the tensor's
+    throw_bad_input("{}: layer {} has {}, and {} says {}; {} dynamic passes over them", set.source,
+                    layer, per_head ? "a scale for each head" : "one scale for all its heads",
+                    scheme.where, per_head ? "one for the tensor" : "one for each head",
+                    scales_flag);
+  }
 }
 
 KvSidePolicy side_policy(KvDtype dtype, bool unit_scales) {
@@ -203,6 +215,15 @@ std::string name_scales(const KvPolicy& policy) {
   return dynamic ? "dynamic" : "none";
 }
 
+KvKeyMeans read_mean_file(const KvPolicyOptions& options,
+                          std::span<const KvLayerGeometry> geometry) {
+  try {
+    return read_key_means(options.key_mean, geometry);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", mean_flag, error.what()));
+  }
+}
+
 // Gives the policy's layers their means, or says that they are lacking.
 void set_key_means(const KvPolicyOptions& options, std::span<const KvLayerGeometry> geometry,
                    KvPolicy* policy) {
@@ -226,7 +247,7 @@ void set_key_means(const KvPolicyOptions& options, std::span<const KvLayerGeomet
     policy->lacks_key_means = true;
     return;
   }
-  const KvKeyMeans means = automatic ? *options.means : read_key_means(options.key_mean, geometry);
+  const KvKeyMeans means = automatic ? *options.means : read_mean_file(options, geometry);
   policy->key_mean_name = means.source;
   for (const std::size_t layer : wanted) {
     const auto width =
@@ -283,7 +304,7 @@ std::string KvPolicy::summary() const {
   if (scales_name != "none") text += fmt::format(", scales {}", scales_name);
   if (!scales_source.empty()) text += fmt::format(" of {}", scales_source);
   if (key_mean_name != "off") text += fmt::format(", key means of {}", key_mean_name);
-  return text + fmt::format(" ({})", reason);
+  return text + fmt::format(" ({}{}{})", reason, skipped.empty() ? "" : "; ", skipped);
 }
 
 KvPolicy make_kv_policy(const KvPolicyOptions& options, std::span<const KvLayerGeometry> geometry) {
@@ -302,8 +323,9 @@ KvPolicy make_kv_policy(const KvPolicyOptions& options, std::span<const KvLayerG
     own = {side_policy(formats.key, unit), side_policy(formats.value, unit)};
     if (scales == nullptr || geometry[layer].kv_heads == 0) continue;
     const int index = static_cast<int>(layer);
-    const KvFittedScales fitted = fit_scales(*scales, index, geometry[layer].kv_heads);
-    check_strategy(options, *scales, index, fitted);
+    const int kv_heads = geometry[layer].kv_heads;
+    const KvFittedScales fitted = fit_scales(*scales, index, kv_heads, options.query_heads);
+    check_strategy(options, *scales, index, kv_heads, fitted);
     set_static_scales(fitted, &own, &policy.constants[layer]);
   }
   const bool left_out = std::none_of(policy.layers.begin(), policy.layers.end(), has_fp8_side);
@@ -313,6 +335,12 @@ KvPolicy make_kv_policy(const KvPolicyOptions& options, std::span<const KvLayerG
                       scales_flag, options.scales);
     }
     policy.scales_source.clear();
+  } else if (scales != nullptr && scales->values_take_keys && formats.value == KvDtype::fp8) {
+    policy.reason += "; the scales are for keys alone, and serve values too";
+  }
+  if (!options.skip_layers.empty()) {
+    policy.skipped = fmt::format("{} keeps {} of {} layers in bfloat16", skip_layers_flag,
+                                 std::count(skipped.begin(), skipped.end(), true), skipped.size());
   }
   policy.dtype_name = formats.key == formats.value
                           ? std::string(name_of(formats.key))

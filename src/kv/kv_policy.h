@@ -79,6 +79,8 @@ struct KvPolicyOptions {
   std::string key_mean = "off";
   // What the model's checkpoint says of its cache; null: nothing.
   std::shared_ptr<const KvCheckpoint> checkpoint = nullptr;
+  // Of the model, whose checkpoint may have as many scales of queries; 0: not known.
+  int query_heads = 0;
   // What `auto` takes; null: the policy lacks_key_means.
   std::shared_ptr<const KvKeyMeans> means = nullptr;
 };
@@ -91,6 +93,7 @@ struct KvPolicy {
   std::string scales_source;                // the file of static scales, else empty
   std::string key_mean_name;                // "off", or where they come from
   std::string reason;                       // why these
+  std::string skipped;                      // how many layers a flag keeps out of it; empty: none
   // Some layer should have key means by `auto`, and the options brought none: not to be run with.
   bool lacks_key_means = false;
 

@@ -40,9 +40,9 @@ constexpr std::array<std::pair<std::string_view, KvScaleRole>, 25> scale_names =
     {"kv_scale", KvScaleRole::key_and_value},
     {"prob_scale", KvScaleRole::unused},
     {"prob_output_scale", KvScaleRole::unused},
-    {"k_zero_point", KvScaleRole::unused},
-    {"v_zero_point", KvScaleRole::unused},
-    {"q_zero_point", KvScaleRole::unused},
+    {"k_zero_point", KvScaleRole::zero_point},
+    {"v_zero_point", KvScaleRole::zero_point},
+    {"q_zero_point", KvScaleRole::zero_point},
     {"p_scale", KvScaleRole::unused},
 }};
 

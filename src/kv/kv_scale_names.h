@@ -11,7 +11,8 @@ enum class KvScaleRole {
   value,
   key_and_value,
   query,
-  unused,  // a softmax weight's scale or a zero point: known, and of no use here
+  zero_point,  // of symmetric scales, the only ones that octet reads: 0
+  unused,      // a softmax weight's scale: known, and of no use here
 };
 
 struct KvScaleName {

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "core/error.h"
 #include "core/printable.h"
 #include "files/block_decode.h"
+#include "files/safetensors_checksum.h"
 #include "kv/kv_scale_names.h"
 
 namespace octet {
@@ -33,8 +35,24 @@ std::vector<float> read_values(const Safetensors& file, const StoredTensor& stor
       throw_bad_input("{}: tensor {} holds the scale {}, expected a positive number", file.path(),
                       name, value);
     }
+    if (value < smallest_kv_scale || value > largest_kv_scale) {
+      throw_bad_input(
+          "{}: tensor {} holds the scale {}, with which float32 cannot compute, expected a number "
+          "from 2^-126 to 2^64",
+          file.path(), name, value);
+    }
   }
   return values;
+}
+
+// Whatever their type, zeros have no bit set.
+void require_zeros(const Safetensors& file, const StoredTensor& points) {
+  const std::byte* end = points.view.data + points.view.bytes;
+  if (std::find_if(points.view.data, end, [](std::byte b) { return b != std::byte{0}; }) == end) {
+    return;
+  }
+  throw_unsupported("{}: tensor {} holds values other than 0, expected symmetric scales",
+                    file.path(), printable(points.view.name));
 }
 
 void take(const Safetensors& file, const StoredTensor& stored, const std::vector<float>& values,
@@ -46,35 +64,68 @@ void take(const Safetensors& file, const StoredTensor& stored, const std::vector
   *into = {stored.view.name, values};
 }
 
-// What of a layer's scales is missing: values' are their keys', as other engines have it; values'
-// alone say nothing of keys.
-void complete(const Safetensors& file, int layer, KvLayerScales* scales) {
-  if (!scales->key.given()) {
-    const KvStoredScale& other = scales->value.given() ? scales->value : scales->query;
-    if (!other.given()) return;
-    throw_bad_input("{}: layer {} has the scale {} but none for its keys", file.path(), layer,
+// Scales of values or queries alone say nothing of keys.
+void require_keys(const KvScaleSet& set) {
+  for (std::size_t layer = 0; layer < set.layers.size(); ++layer) {
+    const KvLayerScales& scales = set.layers[layer];
+    const KvStoredScale& other = scales.value.given() ? scales.value : scales.query;
+    if (scales.key.given() || !other.given()) continue;
+    throw_bad_input("{}: layer {} has the scale {} but none for its keys", set.source, layer,
                     printable(other.tensor));
   }
-  if (!scales->value.given()) scales->value = scales->key;
 }
 
-// One number per KV head; `reduces`: or a multiple of that, of which each group gives its largest.
-std::vector<float> fit(const KvScaleSet& set, const KvStoredScale& scale, int kv_heads,
-                       bool reduces) {
-  const auto heads = static_cast<std::size_t>(kv_heads);
-  const std::size_t count = scale.values.size();
-  if (count == 1) return std::vector<float>(heads, scale.values.front());
-  if (count != heads && !(reduces && count % heads == 0)) {
-    throw_bad_input("{}: tensor {} holds {} scales, expected 1 or one for each of {} {} heads",
-                    set.source, printable(scale.tensor), count, kv_heads,
-                    reduces ? "KV or query" : "KV");
+// Whether the layers have scales of this kind: all that have keys', or none. What a single layer
+// lacks was lost on the way.
+bool all_or_none(const KvScaleSet& set, KvStoredScale KvLayerScales::*kind, const char* name) {
+  const KvStoredScale* one = nullptr;
+  std::optional<std::size_t> without;
+  for (std::size_t layer = 0; layer < set.layers.size(); ++layer) {
+    const KvLayerScales& scales = set.layers[layer];
+    if ((scales.*kind).given()) {
+      one = &(scales.*kind);
+    } else if (scales.key.given() && !without) {
+      without = layer;
+    }
   }
+  if (one != nullptr && without) {
+    throw_bad_input("{}: holds {} but no scale for the {} of layer {}", set.source,
+                    printable(one->tensor), name, *without);
+  }
+  return one != nullptr;
+}
+
+// One number per KV head of `scale.values`, of which there are as many for each; each group gives
+// its largest.
+std::vector<float> largest_of_groups(const KvStoredScale& scale, std::size_t heads) {
   std::vector<float> fitted;
-  const auto group = static_cast<std::ptrdiff_t>(count / heads);
+  const auto group = static_cast<std::ptrdiff_t>(scale.values.size() / heads);
   for (auto first = scale.values.begin(); first != scale.values.end(); first += group) {
     fitted.push_back(*std::max_element(first, first + group));
   }
   return fitted;
+}
+
+std::vector<float> fit(const KvScaleSet& set, const KvStoredScale& scale, int kv_heads) {
+  const auto heads = static_cast<std::size_t>(kv_heads);
+  if (scale.values.size() == 1) return std::vector<float>(heads, scale.values.front());
+  if (scale.values.size() == heads) return scale.values;
+  throw_bad_input("{}: tensor {} holds {} scales, expected 1 or one for each of {} KV heads",
+                  set.source, printable(scale.tensor), scale.values.size(), kv_heads);
+}
+
+std::vector<float> fit_query(const KvScaleSet& set, const KvStoredScale& scale, int kv_heads,
+                             int query_heads) {
+  const auto heads = static_cast<std::size_t>(kv_heads);
+  const std::size_t count = scale.values.size();
+  if (count == 1 || count == heads) return fit(set, scale, kv_heads);
+  const bool one_each = query_heads == 0 || count == static_cast<std::size_t>(query_heads);
+  if (one_each && count % heads == 0) return largest_of_groups(scale, heads);
+  throw_bad_input(
+      "{}: tensor {} holds {} scales, expected 1 or one for each of {} KV heads or of the query "
+      "heads{}",
+      set.source, printable(scale.tensor), count, kv_heads,
+      query_heads > 0 ? fmt::format(", {}", query_heads) : std::string());
 }
 
 }  // namespace
@@ -85,6 +136,10 @@ std::shared_ptr<const KvScaleSet> read_kv_scales(const Safetensors& file) {
   for (const StoredTensor& stored : file.tensors()) {
     const std::optional<KvScaleName> name = parse_kv_scale_name(stored.view.name);
     if (!name || name->role == KvScaleRole::unused) continue;
+    if (name->role == KvScaleRole::zero_point) {
+      require_zeros(file, stored);
+      continue;
+    }
     if (name->layer >= most_layers) {
       throw_bad_input("{}: tensor {} is of a layer past the limit of {}", file.path(),
                       printable(stored.view.name), most_layers);
@@ -100,8 +155,12 @@ std::shared_ptr<const KvScaleSet> read_kv_scales(const Safetensors& file) {
     if (role == KvScaleRole::query) take(file, stored, values, &scales.query);
   }
   if (set->layers.empty()) return nullptr;
-  for (std::size_t layer = 0; layer < set->layers.size(); ++layer) {
-    complete(file, static_cast<int>(layer), &set->layers[layer]);
+  require_keys(*set);
+  all_or_none(*set, &KvLayerScales::query, "queries");
+  // Keys' alone serve values too, as other engines have it.
+  set->values_take_keys = !all_or_none(*set, &KvLayerScales::value, "values");
+  if (set->values_take_keys) {
+    for (KvLayerScales& scales : set->layers) scales.value = scales.key;
   }
   return set;
 }
@@ -111,7 +170,13 @@ std::shared_ptr<const KvScaleSet> read_kv_scale_file(const std::string& path,
   std::error_code ignored;
   const bool folder = std::filesystem::is_directory(path, ignored);
   const std::string file = folder ? path + "/kv_scales.safetensors" : path;
-  const std::shared_ptr<const Safetensors> tensors = Safetensors::open_file(file);
+  std::shared_ptr<const Safetensors> tensors;
+  try {
+    tensors = Safetensors::open_file(file);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", flag, error.what()));
+  }
+  check_checksum(*tensors);
   std::shared_ptr<const KvScaleSet> set = read_kv_scales(*tensors);
   // A misspelt name would leave another scale in its place.
   for (const StoredTensor& stored : tensors->tensors()) {
@@ -130,7 +195,7 @@ std::shared_ptr<const KvScaleSet> read_kv_scale_file(const std::string& path,
   return set;
 }
 
-KvFittedScales fit_scales(const KvScaleSet& set, int layer, int kv_heads) {
+KvFittedScales fit_scales(const KvScaleSet& set, int layer, int kv_heads, int query_heads) {
   const auto index = static_cast<std::size_t>(layer);
   if (index >= set.layers.size() || !set.layers[index].key.given()) {
     throw_bad_input(
@@ -140,9 +205,11 @@ KvFittedScales fit_scales(const KvScaleSet& set, int layer, int kv_heads) {
   }
   const KvLayerScales& stored = set.layers[index];
   KvFittedScales fitted;
-  fitted.key = fit(set, stored.key, kv_heads, false);
-  fitted.value = fit(set, stored.value, kv_heads, false);
-  if (stored.query.given()) fitted.query = fit(set, stored.query, kv_heads, true);
+  fitted.key = fit(set, stored.key, kv_heads);
+  fitted.value = fit(set, stored.value, kv_heads);
+  if (stored.query.given()) {
+    fitted.query = fit_query(set, stored.query, kv_heads, query_heads);
+  }
   fitted.key_per_head = stored.key.values.size() > 1;
   fitted.value_per_head = stored.value.values.size() > 1;
   return fitted;

@@ -26,7 +26,13 @@ struct KvLayerScales {
 struct KvScaleSet {
   std::string source;                 // the file's path
   std::vector<KvLayerScales> layers;  // up to the last layer that has any
+  bool values_take_keys = false;      // it has none for values
 };
+
+// What a scale may be. Below, 1 / scale is no float32; above, a score (the sum over a head of query
+// x code x scale) may be none.
+inline constexpr float smallest_kv_scale = 0x1p-126f;
+inline constexpr float largest_kv_scale = 0x1p64f;
 
 // The scales among the file's tensors, null where there are none. Throws Error{bad_input} that
 // names file and tensor for numbers that are zero, negative, infinite or NaN, an empty tensor, a
@@ -35,7 +41,8 @@ struct KvScaleSet {
 std::shared_ptr<const KvScaleSet> read_kv_scales(const Safetensors& file);
 
 // The same from a file, or from kv_scales.safetensors in a folder, as `octet calibrate` writes it;
-// one without any scale is refused. `flag` names what asked for it.
+// one without any scale is refused, and so is one whose checksum (files/safetensors_checksum.h) is
+// not its tensors'. `flag` names what asked for it.
 std::shared_ptr<const KvScaleSet> read_kv_scale_file(const std::string& path,
                                                      const std::string& flag);
 
@@ -50,8 +57,9 @@ struct KvFittedScales {
 
 // Throws Error{bad_input} that names the layer where the set has none for it, and the tensor where
 // it holds neither one number nor one per KV head (of a query: per KV head or per query head, of
-// which each KV head's group gives its largest).
-KvFittedScales fit_scales(const KvScaleSet& set, int layer, int kv_heads);
+// which each KV head's group gives its largest; where `query_heads` is 0, any multiple of the KV
+// heads may be the query heads).
+KvFittedScales fit_scales(const KvScaleSet& set, int layer, int kv_heads, int query_heads = 0);
 
 // Throws where the set has scales for a layer that the model does not have.
 void check_layer_count(const KvScaleSet& set, std::size_t layers);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <string_view>
 
 #include <fmt/ranges.h>
 
@@ -14,24 +13,39 @@ namespace octet {
 
 namespace {
 
-constexpr std::string_view flag = "--kv-cache-dtype-skip-layers";
+constexpr std::string_view flag = skip_layers_flag;
 constexpr std::string_view window_word = "sliding_window";
-constexpr std::string_view separators = " ,\t\n";
+constexpr std::string_view blanks = " \t\n";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t start = text.find_first_not_of(blanks);
+  if (start == std::string_view::npos) return {};
+  return text.substr(start, text.find_last_not_of(blanks) + 1 - start);
+}
+
+// The words of one comma's worth of an item, which are separated by blanks; there must be one.
+void append_words(std::string_view part, std::string_view item,
+                  std::vector<std::string_view>* words) {
+  std::string_view rest = trimmed(part);
+  if (rest.empty()) {
+    throw_bad_input("{} {}: holds an empty word; expected layer indices or {}", flag,
+                    printable(item), window_word);
+  }
+  while (!rest.empty()) {
+    const std::size_t stop = std::min(rest.find_first_of(blanks), rest.size());
+    words->push_back(rest.substr(0, stop));
+    rest = trimmed(rest.substr(stop));
+  }
+}
 
 std::vector<std::string_view> words_of(const std::vector<std::string>& items) {
   std::vector<std::string_view> words;
   for (const std::string& item : items) {
     std::string_view rest = item;
-    const std::size_t before = words.size();
-    while (!rest.empty()) {
-      const std::size_t start = rest.find_first_not_of(separators);
-      if (start == std::string_view::npos) break;
-      const std::size_t stop = std::min(rest.find_first_of(separators, start), rest.size());
-      words.push_back(rest.substr(start, stop - start));
-      rest.remove_prefix(stop);
-    }
-    if (words.size() == before) {
-      throw_bad_input("{}: holds no word; expected layer indices or {}", flag, window_word);
+    for (std::size_t comma = 0; comma != std::string_view::npos;) {
+      comma = rest.find(',');
+      append_words(rest.substr(0, comma), item, &words);
+      if (comma != std::string_view::npos) rest.remove_prefix(comma + 1);
     }
   }
   return words;

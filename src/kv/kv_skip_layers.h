@@ -3,11 +3,14 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kv/kv_geometry.h"
 
 namespace octet {
+
+inline constexpr std::string_view skip_layers_flag = "--kv-cache-dtype-skip-layers";
 
 // One flag per layer, true where `items` skip it. An item holds absolute layer indices and/or
 // "sliding_window" (every layer that has a window), separated by spaces or commas. Throws

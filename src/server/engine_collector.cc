@@ -113,6 +113,9 @@ void add_engine(Families& to, const EngineStats& stats) {
   to.begin(MetricType::Counter, "octet:kv_writes_saturated_total",
            "Elements beyond the cache format's range, stored as its largest, by layer.");
   add_by_layer(to, stats, &KvWriteCounts::saturated);
+  to.begin(MetricType::Counter, "octet:kv_writes_subnormal_total",
+           "Elements so small that the cache's format kept fewer bits or none, by layer.");
+  add_by_layer(to, stats, &KvWriteCounts::subnormal);
   to.begin(MetricType::Counter, "octet:kv_writes_non_finite_total",
            "Elements that were NaN or infinite, by layer.");
   add_by_layer(to, stats, &KvWriteCounts::non_finite);

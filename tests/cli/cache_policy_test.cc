@@ -3,8 +3,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include "files/safetensors_writer.h"
+#include "files/write_file.h"
 #include "support/run_program.h"
 #include "support/test_models.h"
 
@@ -95,6 +99,10 @@ TEST_F(CachePolicyCliTest, KeyMeansAreOnForDynamicScalesAndSaidAtStartUp) {
       << result.err;
   EXPECT_NE(result.err.find("layer  saturated  subnormal  not finite"), std::string::npos);
   expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-key-mean", "maybe"}, "maybe");
+  expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-key-mean", model_},
+                 "--kv-cache-key-mean: " + model_ + ": is no safetensors file");
+  expect_refused({"--kv-cache-dtype", "fp8", "--kv-cache-scales", model_},
+                 "--kv-cache-scales: " + model_ + ": is no safetensors file");
 }
 
 TEST_F(CachePolicyCliTest, InspectShowsEachLayersFormats) {
@@ -115,6 +123,13 @@ TEST_F(CachePolicyCliTest, InspectShowsEachLayersFormats) {
   EXPECT_EQ(layers[0]["key_mean"], true);
   EXPECT_EQ(layers[1]["value"]["dtype"], "bfloat16");
   EXPECT_EQ(layers[1]["key_mean"], false);
+  // Two layers of a byte an element and a scale of two bytes a side, one of two bytes an element:
+  // of 2 KV heads of 16.
+  constexpr int bytes_per_token = 2 * 2 * 2 * (16 + 2) + 2 * 2 * 16 * 2;
+  EXPECT_EQ(parse_json(run_octet(as_json).out, "the output")["kv_cache_chosen"]["bytes_per_token"],
+            bytes_per_token);
+  EXPECT_EQ(
+      run_octet({"inspect", "--model", model_, "--tensors", "--kv-cache-dtype", "fp9"}).status, 2);
 }
 
 TEST_F(CachePolicyCliTest, SingleLevelAccumulationIsRefusedOnTheCpu) {
@@ -153,6 +168,69 @@ TEST_F(CachePolicyCliTest, CalibratedScalesAndMeansAreTakenUp) {
   EXPECT_EQ(run_octet({"calibrate", "--model", model_, "--text", text_, "-o", text_}).status, 2);
 }
 
+// Three files of one run, or what was there before: a full disk (here a limit on a file's size) is
+// no bad usage.
+TEST_F(CachePolicyCliTest, CalibrateWritesAllItsFilesOrNone) {
+  const std::string output = (folder_ / "scales").string();
+  const std::vector<std::string> arguments = {"calibrate",    "--model", model_, "--text",
+                                              text_,          "-o",      output, "--means",
+                                              "--max-tokens", "100"};
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little = {900, before.rlim_max};  // room for scales and configuration, not for means
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  const ProgramResult limited = run_octet(arguments);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(limited.status, 1) << limited.err;
+  EXPECT_NE(limited.err.find("key_means.safetensors: cannot be written"), std::string::npos)
+      << limited.err;
+  EXPECT_TRUE(std::filesystem::is_empty(output));
+  ASSERT_EQ(run_octet(arguments).status, 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(output), {}), 3);
+}
+
+TEST_F(CachePolicyCliTest, TextsThatHoldNothingAreNamed) {
+  const std::string empty = (folder_ / "empty").string();
+  std::ofstream(empty).close();
+  const std::string output = (folder_ / "scales").string();
+  const auto expect_error = [&](const std::vector<std::string>& arguments,
+                                const std::string& named) {
+    const ProgramResult result = run_octet(arguments);
+    EXPECT_EQ(result.status, 2) << result.err;
+    EXPECT_NE(result.err.find(named), std::string::npos) << result.err;
+  };
+  expect_error({"calibrate", "--model", model_, "--text", text_, empty, "-o", output},
+               empty + ": holds no text");
+  expect_error({"calibrate", "--model", model_, "--text", "", "-o", output}, "--text: expected");
+  expect_error({"calibrate", "--model", model_, "--text", text_, "-o", ""}, "--output: expected");
+  expect_error({"calibrate", "--model", model_, "--text", "-", "-o", output},
+               "standard input: holds no text");
+  expect_error({"eval", "kl", "--model", model_, "--text", empty}, empty + ": holds no text");
+  expect_error({"eval", "kl", "--model", model_, "--text", ""}, "--text: expected");
+  expect_error({"generate", "--model", model_, "--prompt-file", ""}, "--prompt-file: expected");
+  EXPECT_FALSE(std::filesystem::exists(output));
+}
+
+// Scales by which all of a layer's keys become 0 are positive numbers, and the answer is text: it
+// is told.
+TEST_F(CachePolicyCliTest, ScalesThatLeaveNothingOfKeysAreTold) {
+  const std::vector<std::string> dynamic = {"--kv-cache-dtype", "fp8"};
+  EXPECT_EQ(generate(dynamic).err.find("too small for the format"), std::string::npos);
+  const std::string scales = (folder_ / "huge.safetensors").string();
+  std::vector<FloatTensor> tensors;
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
+    tensors.push_back({prefix + "k_scale", {1}, {layer == 1 ? 1e12f : 0.01f}});
+    tensors.push_back({prefix + "v_scale", {1}, {0.01f}});
+  }
+  write_file_atomically(scales, encode_safetensors(tensors));
+  const ProgramResult result = generate({"--kv-cache-dtype", "fp8", "--kv-cache-scales", scales});
+  EXPECT_EQ(result.status, 0);
+  EXPECT_NE(result.err.find("most keys or values of layer 1 are too small"), std::string::npos)
+      << result.err;
+  EXPECT_NE(result.err.find(scales), std::string::npos) << result.err;
+}
+
 TEST_F(CachePolicyCliTest, TheAccumulatorsFiguresComeAsTableAndJson) {
   const ProgramResult table = run_octet({"eval", "accumulation", "--context", "2048"});
   ASSERT_EQ(table.status, 0) << table.err;
@@ -163,6 +241,25 @@ TEST_F(CachePolicyCliTest, TheAccumulatorsFiguresComeAsTableAndJson) {
   EXPECT_EQ(report["curves"].size(), 32u);
   EXPECT_EQ(run_octet({"eval", "accumulation", "--plot", "plot.pdf"}).status, 2);
   EXPECT_EQ(run_octet({"eval", "accumulation", "--context", "1023"}).status, 2);
+  EXPECT_EQ(run_octet({"eval", "accumulation", "--plot", ""}).status, 2);
+  const ProgramResult both =
+      run_octet({"eval", "accumulation", "--context", "1024", "--json", "--plot", "-"});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_TRUE(both.out.empty());
+  EXPECT_NE(both.err.find("--plot - and --json"), std::string::npos) << both.err;
+  // A single context that is no multiple of 1,024; gnuplot says nothing.
+  const std::string plot = (folder_ / "plot.svg").string();
+  const ProgramResult drawn =
+      run_octet({"eval", "accumulation", "--context", "1500", "--plot", plot});
+  EXPECT_EQ(drawn.status, 0);
+  EXPECT_EQ(drawn.err, "");
+  EXPECT_NE(drawn.out.find("     1500\n"), std::string::npos) << drawn.out;
+  EXPECT_NE(read_file(plot).find("</svg>"), std::string::npos);
+  const ProgramResult letters =
+      run_octet({"eval", "accumulation", "--context", "1024", "--plot", "-"});
+  EXPECT_EQ(letters.status, 0);
+  EXPECT_EQ(letters.err, "");
+  EXPECT_NE(letters.out.find("relative error"), std::string::npos);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "engine/builtin_text.h"
+#include "files/write_file.h"
 #include "kv/element_order.h"
 #include "support/test_models.h"
 
@@ -142,17 +143,30 @@ TEST_F(KeyMeansTest, AreKeptOnceAndReadBack) {
   EXPECT_EQ(second.cache.means->source, first.cache.means->source);
 
   // The second came from the file: what the file says is what a third gets.
-  std::string other = bytes;
-  other.back() = static_cast<char>(other.back() ^ 1);
-  std::ofstream(kept()[0], std::ios::binary) << other;
-  EXPECT_NE(with_key_means(options(), model_, *tokenizer_).cache.means->layers,
-            first.cache.means->layers);
+  const std::vector<KvLayerGeometry> geometry = model_->config().kv_geometry();
+  KvKeyMeans other = *first.cache.means;
+  other.layers[0][0] += 1;
+  const std::string identity = kept()[0].stem().string();
+  write_file_atomically(kept()[0].string(), encode_key_means(other, geometry, identity));
+  EXPECT_EQ(with_key_means(options(), model_, *tokenizer_).cache.means->layers, other.layers);
 
-  // One that was cut short is written anew.
-  std::ofstream(kept()[0], std::ios::binary) << bytes.substr(0, bytes.size() / 2);
-  EXPECT_EQ(with_key_means(options(), model_, *tokenizer_).cache.means->layers,
-            first.cache.means->layers);
-  EXPECT_EQ(read_file(kept()[0]), bytes);
+  // One that is damaged, cut short, another model's or no file at all is named and written anew.
+  const std::string path = kept()[0].string();
+  std::string flipped = bytes;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  const std::vector<std::byte> of_another = encode_key_means(other, geometry, "another");
+  for (const std::string& damaged :
+       {flipped, bytes.substr(0, bytes.size() / 2), std::string(),
+        std::string(reinterpret_cast<const char*>(of_another.data()), of_another.size())}) {
+    std::ofstream(path, std::ios::binary) << damaged;
+    const auto means = with_key_means(options(), model_, *tokenizer_).cache.means;
+    EXPECT_EQ(means->layers, first.cache.means->layers);
+    EXPECT_NE(means->source.find("(taken anew, for " + path + ": "), std::string::npos)
+        << means->source;
+    EXPECT_EQ(read_file(path), bytes);
+  }
+  EXPECT_EQ(with_key_means(options(), model_, *tokenizer_).cache.means->source,
+            first.cache.means->source);
 
   // Another model's lie in another file.
   open("models/llama_rope_scaling.gguf");

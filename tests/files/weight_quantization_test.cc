@@ -287,6 +287,8 @@ TEST_F(WeightQuantizationTest, TakesConfigurationsOfACacheAlone) {
   for (const std::string config :
        {R"({"quant_method": "modelopt", "quant_algo": null, "kv_cache_quant_algo": "FP8"})",
         R"({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"})",
+        R"({"quant_method": "modelopt", "quant_algo": "", "kv_cache_quant_algo": "FP8"})",
+        R"({"quant_method": "modelopt", "quant_algo": ""})", R"({"kv_cache_quant_algo": "FP8"})",
         R"({"quant_method": "quark", "export": {"kv_cache_group": ["*k_proj"]},
             "global_quant_config": {"weight": null, "input_tensors": null},
             "layer_quant_config": {"*k_proj": {"weight": null, "output_tensors":

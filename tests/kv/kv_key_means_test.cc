@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "files/safetensors_writer.h"
 #include "files/write_file.h"
 #include "kv/kv_policy.h"
 
@@ -30,14 +31,18 @@ class KeyMeansTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::string write(const std::vector<FloatTensor>& tensors) {
+  std::string write(const std::vector<std::byte>& bytes) {
     const std::string path = (folder_ / "key_means.safetensors").string();
-    write_file_atomically(path, encode_safetensors(tensors));
+    write_file_atomically(path, bytes);
     return path;
+  }
+  std::vector<FloatTensor> tensors() const {
+    return {{"model.layers.0.self_attn.k_mean", {2, 8}, means_.layers[0]},
+            {"model.layers.2.self_attn.k_mean", {1, 16}, means_.layers[2]}};
   }
   std::string message_of(const std::vector<FloatTensor>& tensors) {
     try {
-      read_key_means(write(tensors), geometry_);
+      read_key_means(write(encode_safetensors(tensors)), geometry_);
     } catch (const Error& error) {
       return error.what();
     }
@@ -50,7 +55,7 @@ class KeyMeansTest : public ::testing::Test {
 };
 
 TEST_F(KeyMeansTest, ComeBackBitForBitFromAFileAndAFolder) {
-  const std::string path = write(key_mean_tensors(means_, geometry_));
+  const std::string path = write(encode_key_means(means_, geometry_));
   for (const std::string& given : {path, folder_.string()}) {
     const KvKeyMeans read = read_key_means(given, geometry_);
     EXPECT_EQ(read.layers, means_.layers);
@@ -59,8 +64,8 @@ TEST_F(KeyMeansTest, ComeBackBitForBitFromAFileAndAFolder) {
 }
 
 TEST_F(KeyMeansTest, WhatDoesNotFitTheModelIsRefusedByName) {
-  std::vector<FloatTensor> tensors = key_mean_tensors(means_, geometry_);
-  ASSERT_EQ(tensors.size(), 2u);
+  const std::vector<FloatTensor> tensors = this->tensors();
+  EXPECT_EQ(message_of(tensors), "no error");
   EXPECT_NE(message_of({tensors[0]}).find("layers.2.self_attn.k_mean is missing"),
             std::string::npos);
   std::vector<FloatTensor> changed = tensors;
@@ -69,6 +74,10 @@ TEST_F(KeyMeansTest, WhatDoesNotFitTheModelIsRefusedByName) {
   changed = tensors;
   changed[1].values[3] = std::nanf("");
   EXPECT_NE(message_of(changed).find("expected finite numbers"), std::string::npos);
+  for (const float huge : {3e38f, -2e19f}) {  // 2^64 is 1.8e19
+    changed[1].values[3] = huge;
+    EXPECT_NE(message_of(changed).find("layers.2.self_attn.k_mean' holds"), std::string::npos);
+  }
   changed = tensors;
   changed[1].name = "model.layers.1.self_attn.k_mean";
   EXPECT_NE(message_of(changed).find("no attention layer"), std::string::npos);
@@ -76,6 +85,31 @@ TEST_F(KeyMeansTest, WhatDoesNotFitTheModelIsRefusedByName) {
   EXPECT_NE(message_of(changed).find("no attention layer"), std::string::npos);
   changed[1].name = "layers.0.self_attn.k_mean";
   EXPECT_NE(message_of(changed).find("twice"), std::string::npos);
+}
+
+// Damage shows whatever it makes of the numbers; so do the means of another model, where it is
+// known whose they must be.
+TEST_F(KeyMeansTest, DamageAndOthersMeansAreRefusedByTheFile) {
+  const auto message = [this](const std::vector<std::byte>& bytes, const std::string& identity) {
+    try {
+      read_key_means(write(bytes), geometry_, identity);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  std::vector<std::byte> bytes = encode_key_means(means_, geometry_);
+  EXPECT_EQ(message(bytes, ""), "no error");
+  EXPECT_NE(message(bytes, "mine").find("of another model"), std::string::npos);
+  bytes.back() ^= std::byte{1};  // 0.5 becomes 0.50390625
+  EXPECT_NE(message(bytes, "").find("key_means.safetensors: is damaged"), std::string::npos);
+
+  const std::vector<std::byte> mine = encode_key_means(means_, geometry_, "mine");
+  EXPECT_EQ(message(mine, "mine"), "no error");
+  EXPECT_EQ(message(mine, ""), "no error");  // a file that the user names is the user's choice
+  EXPECT_NE(message(mine, "yours").find("of another model"), std::string::npos);
+  EXPECT_NE(message(encode_safetensors(tensors()), "mine").find("has no checksum"),
+            std::string::npos);
 }
 
 TEST_F(KeyMeansTest, AutoIsForDynamicKeysAndAFileForAllOfEightBits) {
@@ -106,7 +140,7 @@ TEST_F(KeyMeansTest, AutoIsForDynamicKeysAndAFileForAllOfEightBits) {
   // The keys of int8:fp8 are dynamic whatever the flag says of the fp8 side.
   EXPECT_FALSE(make("int8:fp8", "unit", "auto", true).constants[0].key_mean.empty());
 
-  const std::string path = write(key_mean_tensors(means_, geometry_));
+  const std::string path = write(encode_key_means(means_, geometry_));
   EXPECT_EQ(make("fp8", "unit", path, false).constants[2].key_mean, means_.layers[2]);
   EXPECT_THROW(make("bfloat16", "auto", path, false), Error);
   EXPECT_THROW(check_kv_policy_options({.dtype = "fp8", .key_mean = "no/such/file"}), Error);
@@ -114,7 +148,7 @@ TEST_F(KeyMeansTest, AutoIsForDynamicKeysAndAFileForAllOfEightBits) {
 
 TEST_F(KeyMeansTest, AFileThatCannotBeWrittenIsAnErrorAndLeavesNothing) {
   EXPECT_THROW(write_file_atomically((folder_ / "no" / "file").string(), {}), Error);
-  const std::string path = write({});
+  const std::string path = write(encode_safetensors({}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
   EXPECT_TRUE(std::filesystem::exists(path));
 }

@@ -102,10 +102,20 @@ TEST(KvPolicy, SkippedLayersKeepTheModelsFormat) {
   EXPECT_EQ(bfloat16_layers({}), (std::vector<int>{}));
   EXPECT_EQ(bfloat16_layers({"0 3"}), (std::vector<int>{0, 3}));
   EXPECT_EQ(bfloat16_layers({"0,3", "11"}), (std::vector<int>{0, 3, 11}));
-  EXPECT_EQ(bfloat16_layers({" 3 , 3,"}), (std::vector<int>{3}));
+  EXPECT_EQ(bfloat16_layers({" 3 , 3"}), (std::vector<int>{3}));
+  EXPECT_EQ(bfloat16_layers({"0  3\t11\n"}), (std::vector<int>{0, 3, 11}));
   EXPECT_EQ(bfloat16_layers({"sliding_window"}), (std::vector<int>{0, 1, 2, 3, 4, 6, 7, 8, 9, 10}));
   EXPECT_EQ(bfloat16_layers({"sliding_window 5"}),
             (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+TEST(KvPolicy, TheReasonSaysWhatWasSkipped) {
+  const KvPolicy policy =
+      make_kv_policy({.dtype = "fp8", .skip_layers = {"sliding_window"}}, hybrid_geometry());
+  EXPECT_NE(policy.summary().find("--kv-cache-dtype-skip-layers keeps 10 of 13 layers in bfloat16"),
+            std::string::npos)
+      << policy.summary();
+  EXPECT_EQ(make("fp8").summary().find("skip"), std::string::npos);
 }
 
 TEST(KvPolicy, ScalesThatNoLayerIsLeftForAreRefused) {
@@ -134,13 +144,16 @@ TEST(KvPolicy, WhatCannotBeSkippedIsRefusedWithTheValidOnes) {
     }
     return std::string("no error");
   };
-  for (const char* word : {"12", "13", "-1", "+1", "00", "1x", "full_attention", "SLIDING_WINDOW",
-                           "99999999999999999999", "1-3", "", " ,"}) {
+  for (const char* word :
+       {"12", "13", "-1", "+1", "00", "1x", "full_attention", "SLIDING_WINDOW",
+        "99999999999999999999", "1-3", "", " ", ",", "0,", ",0", "0,,3", "0, ,3"}) {
     const std::string text = message(word, hybrid_geometry());
     EXPECT_NE(text.find("--kv-cache-dtype-skip-layers"), std::string::npos) << word;
     EXPECT_NE(text.find("sliding_window"), std::string::npos) << word << ": " << text;
-    const bool blank = std::string(word).find_first_not_of(" ,") == std::string::npos;
-    EXPECT_EQ(text.find("0 to 11") != std::string::npos, !blank) << word << ": " << text;
+    const bool holds_empty = std::string(word).find_first_not_of(" ,03") == std::string::npos &&
+                             std::string(word) != "00";
+    EXPECT_EQ(text.find("0 to 11") == std::string::npos, holds_empty) << word << ": " << text;
+    EXPECT_EQ(text.find("holds an empty word") != std::string::npos, holds_empty) << text;
   }
   const std::vector<KvLayerGeometry> full(4, {2, 64, 0});
   EXPECT_NE(message("sliding_window", full).find("no layer of the model has a sliding window"),

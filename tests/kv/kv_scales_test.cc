@@ -13,6 +13,7 @@
 #include "core/bfloat16.h"
 #include "core/error.h"
 #include "core/float16.h"
+#include "files/safetensors_checksum.h"
 #include "files/safetensors_writer.h"
 #include "files/write_file.h"
 #include "kv/kv_checkpoint.h"
@@ -100,10 +101,11 @@ TEST(KvScaleNames, ModulesAroundTheLayersAndWhatIsNoScale) {
     EXPECT_EQ(parsed->layer, 7);
     EXPECT_EQ(parsed->role, KvScaleRole::key);
   }
-  for (const char* name :
-       {"model.layers.7.self_attn.prob_output_scale", "model.layers.7.self_attn.k_zero_point"}) {
+  for (const auto& [name, role] :
+       {std::pair{"model.layers.7.self_attn.prob_output_scale", KvScaleRole::unused},
+        std::pair{"model.layers.7.self_attn.k_zero_point", KvScaleRole::zero_point}}) {
     ASSERT_TRUE(parse_kv_scale_name(name)) << name;
-    EXPECT_EQ(parse_kv_scale_name(name)->role, KvScaleRole::unused);
+    EXPECT_EQ(parse_kv_scale_name(name)->role, role);
   }
   for (const char* name :
        {"model.vision_tower.layers.7.self_attn.k_scale", "model.layers.07.self_attn.k_scale",
@@ -171,6 +173,10 @@ TEST(KvScales, PerHeadScalesKeepTheirHeadsAndQueriesTheLargestOfTheirGroup) {
     }
     EXPECT_EQ(fitted.query[head], largest);
   }
+  // Where the model's heads are known, no other multiple will do.
+  EXPECT_EQ(fit_scales(*set, 0, 8, 32).query, fitted.query);
+  EXPECT_NE(message_of([&] { fit_scales(*set, 0, 8, 16); }).find("q_scale' holds 32 scales"),
+            std::string::npos);
 }
 
 // llm-compressor#2853 and #2117: scales of 0 that calibration wrote.
@@ -189,6 +195,53 @@ TEST(KvScales, NumbersThatAreNoScaleAreRefusedByTheirTensor) {
       EXPECT_NE(message.find("expected a positive number"), std::string::npos) << message;
     }
   }
+}
+
+// Positive and finite, but no float32 arithmetic is possible with them: they would end in a logit
+// that is no number, long after.
+TEST(KvScales, NumbersThatFloat32CannotComputeWithAreRefusedByTheirTensor) {
+  const auto message = [](float scale) {
+    return message_of(
+        [&] { read_kv_scales(*file_of({scalar("model.layers.3.self_attn.k_scale", scale)})); });
+  };
+  for (const float bad : {3e38f, 7.6e35f, 2e19f, 1e-38f, 1e-45f}) {
+    EXPECT_NE(message(bad).find("layers.3.self_attn.k_scale' holds the scale"), std::string::npos)
+        << bad;
+    EXPECT_NE(message(bad).find("from 2^-126 to 2^64"), std::string::npos) << bad;
+  }
+  for (const float good : {0x1p64f, 0x1p-126f, 1e-12f}) {
+    EXPECT_EQ(message(good), "no error") << good;
+    EXPECT_TRUE(std::isfinite(1 / good) && std::isfinite(good * 448 * 448));
+  }
+}
+
+// What one layer lacks was lost on the way: it is not made up from another scale.
+TEST(KvScales, ScalesOfSomeLayersOnlyAreRefused) {
+  for (const char* side : {"v", "q"}) {
+    for (const int given : {0, 1}) {
+      const std::string message = message_of([&] {
+        read_kv_scales(
+            *file_of({scalar("model.layers.0.self_attn.k_scale", 1),
+                      scalar("model.layers.1.self_attn.k_scale", 1),
+                      scalar(fmt::format("model.layers.{}.self_attn.{}_scale", given, side), 1)}));
+      });
+      EXPECT_NE(message.find(fmt::format("layers.{}.self_attn.{}_scale", given, side)),
+                std::string::npos)
+          << message;
+      EXPECT_NE(message.find(fmt::format("of layer {}", 1 - given)), std::string::npos) << message;
+    }
+  }
+}
+
+TEST(KvScales, ZeroPointsAreZeroOrRefused) {
+  const auto message = [](float point) {
+    return message_of([&] {
+      read_kv_scales(*file_of({scalar("model.layers.0.self_attn.k_scale", 1),
+                               scalar("model.layers.0.self_attn.k_zero_point", point)}));
+    });
+  };
+  EXPECT_EQ(message(0), "no error");
+  EXPECT_NE(message(1).find("k_zero_point' holds values other than 0"), std::string::npos);
 }
 
 TEST(KvScales, MissingDoubleAndMiscountedScalesAreRefusedByName) {
@@ -326,7 +379,11 @@ TEST(KvCheckpoint, OtherSchemesAreRefusedByKeyUnlessAFlagDecides) {
         Case{R"("num_bits":8,"type":"int","strategy":"tensor","symmetric":true)", "type 'int'"},
         Case{R"("num_bits":8,"type":"float","strategy":"channel","symmetric":true)", "'channel'"},
         Case{R"("num_bits":8,"type":"float","strategy":"tensor","symmetric":false)", "symmetric"},
-        Case{R"("num_bits":8,"type":"float","strategy":"tensor")", "symmetric"}}) {
+        Case{R"("num_bits":8,"type":"float","strategy":"tensor")", "symmetric"},
+        Case{R"("num_bits":8,"type":"float","strategy":"token","symmetric":true)", "'token'"},
+        Case{R"("num_bits":8,"type":"float","symmetric":true,"dynamic":"local")", "'local'"},
+        Case{R"("num_bits":8,"type":"float","symmetric":true,"group_size":128)", "'group_size'"},
+        Case{R"("num_bits":8,"type":"float","symmetric":true,"shift":1)", "'shift'"}}) {
     const auto checkpoint = checkpoint_of(scheme_json(tested.fields), two_layers());
     for (const char* dtype : {"auto", "fp8"}) {
       const std::string message = message_of([&] { policy_of({.dtype = dtype}, checkpoint); });
@@ -352,9 +409,74 @@ TEST(KvCheckpoint, TheStrategyAndTheTensorsMustAgree) {
   const KvPolicy policy = policy_of({}, checkpoint_of(per_head, {key, other}), 8);
   EXPECT_EQ(policy.scales_name, "head");
   EXPECT_EQ(policy.constants[1].key_scales, key.values);
-  // One number for all heads is what it says, whatever the strategy.
-  EXPECT_EQ(policy_of({}, checkpoint_of(per_head, two_layers()), 8).constants[0].key_scales,
-            std::vector<float>(8, 4.0f));
+  // Nor one number for all heads, but where there is one head.
+  EXPECT_NE(message_of([&] {
+              policy_of({}, checkpoint_of(per_head, two_layers()), 8);
+            }).find("layer 0 has one scale for all its heads"),
+            std::string::npos);
+  EXPECT_EQ(policy_of({}, checkpoint_of(per_head, two_layers()), 1).constants[0].key_scales,
+            std::vector<float>{4.0f});
+  EXPECT_EQ(
+      policy_of({.dtype = "fp8", .scales = "dynamic"}, checkpoint_of(per_head, two_layers()), 8)
+          .scales_name,
+      "dynamic");
+}
+
+// compressed-tensors: dynamic scales are found at run time, and none are stored.
+TEST(KvCheckpoint, ADynamicSchemeIsOctetsDynamicScales) {
+  for (const char* strategy : {"tensor", "attn_head", "token"}) {
+    const std::string config = scheme_json(fmt::format(
+        R"("num_bits":8,"type":"float","strategy":"{}","symmetric":true,"dynamic":true)",
+        strategy));
+    const KvPolicy policy = policy_of({}, checkpoint_of(config, {}));
+    EXPECT_EQ(policy.dtype_name, "fp8");
+    EXPECT_EQ(policy.scales_name, "dynamic");
+    EXPECT_NE(policy.reason.find("with dynamic scales"), std::string::npos) << policy.reason;
+    const auto contradictory = checkpoint_of(config, two_layers());
+    for (const char* dtype : {"auto", "fp8"}) {
+      const std::string message = message_of([&] { policy_of({.dtype = dtype}, contradictory); });
+      EXPECT_NE(message.find("says that they are dynamic"), std::string::npos) << message;
+    }
+    EXPECT_EQ(policy_of({.scales = "dynamic"}, contradictory).scales_name, "dynamic");
+  }
+  const auto quark = [](const char* of_keys, const char* of_values) {
+    return fmt::format(
+        R"({{"quantization_config":{{"quant_method":"quark",
+            "export":{{"kv_cache_group":["*k_proj","*v_proj"]}},"layer_quant_config":{{
+            "*k_proj":{{"output_tensors":{{"dtype":"fp8_e4m3","qscheme":"per_tensor","is_dynamic":{}}}}},
+            "*v_proj":{{"output_tensors":{{"dtype":"fp8_e4m3","qscheme":"per_tensor","is_dynamic":{}}}}}}}}}}})",
+        of_keys, of_values);
+  };
+  EXPECT_EQ(policy_of({}, checkpoint_of(quark("true", "true"), {})).scales_name, "dynamic");
+  EXPECT_EQ(policy_of({}, checkpoint_of(quark("false", "null"), two_layers())).scales_name,
+            "tensor");
+  EXPECT_NE(message_of([&] {
+              policy_of({}, checkpoint_of(quark("true", "false"), {}));
+            }).find("is_dynamic of '*v_proj'"),
+            std::string::npos);
+}
+
+// A vision model's wrapper and files of old have the configuration elsewhere.
+TEST(KvCheckpoint, TheSchemeIsFoundWhereTheWeightsConfigurationIs) {
+  const std::string scheme =
+      R"({"quant_method":"compressed-tensors","kv_cache_scheme":{"num_bits":8,"type":"float",
+          "strategy":"tensor","symmetric":true}})";
+  for (const std::string& config : {R"({"compression_config":)" + scheme + "}",
+                                    R"({"text_config":{"quantization_config":)" + scheme + "}}"}) {
+    EXPECT_EQ(policy_of({}, checkpoint_of(config, two_layers())).scales_name, "tensor") << config;
+  }
+}
+
+TEST(KvCheckpoint, KeysScalesAloneServeValuesAndThatIsSaid) {
+  std::vector<FloatTensor> keys;
+  for (const FloatTensor& tensor : two_layers()) {
+    if (tensor.name.ends_with("k_scale")) keys.push_back(tensor);
+  }
+  const KvPolicy policy = policy_of({.dtype = "fp8"}, checkpoint_of("{}", keys));
+  EXPECT_EQ(policy.constants[1].value_scales, policy.constants[1].key_scales);
+  EXPECT_NE(policy.reason.find("serve values too"), std::string::npos) << policy.reason;
+  EXPECT_EQ(policy_of({.dtype = "fp8"}, checkpoint_of("{}", two_layers())).reason.find("serve"),
+            std::string::npos);
 }
 
 TEST(KvCheckpoint, ALayerWithoutScalesOrTooManyLayersAreRefused) {
@@ -438,6 +560,21 @@ TEST(KvScaleFile, AFileOrFolderNamedByTheFlagWins) {
   EXPECT_NE(message_of([&] {
               policy_of({.dtype = "fp8", .scales = "nowhere"}, nullptr);
             }).find("--kv-cache-scales 'nowhere'"),
+            std::string::npos);
+  // A file of another format, and one whose numbers changed on the way.
+  std::ofstream(path) << "{\"scales\": [1, 2, 3]} and so on";
+  EXPECT_NE(message_of([&] {
+              policy_of({.dtype = "fp8", .scales = path}, nullptr);
+            }).find("--kv-cache-scales: " + path + ": "),
+            std::string::npos);
+  std::vector<std::byte> bytes = encode_checked_safetensors(two_layers(2, 3));
+  write_file_atomically(path, bytes);
+  EXPECT_EQ(policy_of({.dtype = "fp8", .scales = path}, nullptr).scales_name, "tensor");
+  bytes.back() ^= std::byte{1};
+  write_file_atomically(path, bytes);
+  EXPECT_NE(message_of([&] {
+              policy_of({.dtype = "fp8", .scales = path}, nullptr);
+            }).find(path + ": is damaged"),
             std::string::npos);
   std::filesystem::remove_all(folder);
 }

@@ -31,6 +31,8 @@ EngineStats some_stats() {
   stats.times.decode_steps = 40;
   stats.layer_writes.resize(2);
   stats.layer_writes[1].saturated = 9;
+  stats.layer_writes[0].subnormal = 8;
+  stats.layer_writes[1].non_finite = 7;
   return stats;
 }
 
@@ -66,6 +68,8 @@ TEST(Metrics, SayWhatTheEngineDidUnderTheNamesThatDashboardsKnow) {
   expect("octet:kv_cache_bytes", R"(,dtype="bfloat16:bfloat16",state="in_use")", "256");
   expect("octet:kv_writes_saturated_total", R"(,layer="0")", "0");
   expect("octet:kv_writes_saturated_total", R"(,layer="1")", "9");
+  expect("octet:kv_writes_subnormal_total", R"(,layer="0")", "8");
+  expect("octet:kv_writes_non_finite_total", R"(,layer="1")", "7");
   expect("octet:step_seconds_total", R"(,phase="schedule")", "0.5");
   expect("octet:step_seconds_total", R"(,phase="forward_decode")", "20");
   expect("octet:steps_total", R"(,kind="decode")", "40");
