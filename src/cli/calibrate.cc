@@ -53,14 +53,15 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-// All of them or none: scales of one run beside a configuration of another would be loaded.
+// All of them or none: scales of one run beside a configuration of another would be loaded. The
+// scales say "pt" (of PyTorch), for transformers opens no file that says nothing of the kind.
 void write_results(const CalibrateFlags& flags, const ModelConfig& config,
                    const Calibration& calibration) {
   const std::string configuration =
       quantization_config_json(flags.options, attention_class(config));
   std::vector<FileContents> files = {
       {flags.output + "/kv_scales.safetensors",
-       encode_checked_safetensors(scale_tensors(calibration, flags.options))},
+       encode_checked_safetensors(scale_tensors(calibration, flags.options), {{"format", "pt"}})},
       {flags.output + "/quantization_config.json", bytes_of(configuration)}};
   if (flags.options.takes_means) {
     KvKeyMeans means;

@@ -32,9 +32,10 @@ struct KlFlags {
   bool json = false;
 };
 
-Json as_json(const KlReport& report, const std::string& cache) {
+Json as_json(const KlReport& report, const std::string& cache, const std::string& reference) {
   Json object;
   object["cache"] = cache;
+  object["reference"] = reference;
   object["tokens"] = report.tokens;
   object["mean"] = report.mean;
   object["median"] = report.median;
@@ -114,7 +115,9 @@ void run_kl(const KlFlags& flags) {
       reference, candidate, tokens, [&](std::int64_t done) { progress.update(done); }, flags.chunk);
   progress.clear();
   if (flags.json) {
-    std::cout << dump_json(as_json(report, candidate.policy().summary())) << '\n';
+    std::cout << dump_json(
+                     as_json(report, candidate.policy().summary(), reference.policy().dtype_name))
+              << '\n';
   } else {
     std::cout << as_text(report, candidate.policy().summary(), reference.policy().dtype_name);
   }

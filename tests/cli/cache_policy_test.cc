@@ -177,7 +177,8 @@ TEST_F(CachePolicyCliTest, CalibrateWritesAllItsFilesOrNone) {
                                               "--max-tokens", "100"};
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit little = {900, before.rlim_max};  // room for scales and configuration, not for means
+  constexpr rlim_t most = 700;  // room for scales and configuration, not for means
+  const rlimit little = {most, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
   const ProgramResult limited = run_octet(arguments);
   setrlimit(RLIMIT_FSIZE, &before);
@@ -187,6 +188,8 @@ TEST_F(CachePolicyCliTest, CalibrateWritesAllItsFilesOrNone) {
   EXPECT_TRUE(std::filesystem::is_empty(output));
   ASSERT_EQ(run_octet(arguments).status, 0);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(output), {}), 3);
+  EXPECT_LT(std::filesystem::file_size(output + "/kv_scales.safetensors"), most);
+  EXPECT_GT(std::filesystem::file_size(output + "/key_means.safetensors"), most);
 }
 
 TEST_F(CachePolicyCliTest, TextsThatHoldNothingAreNamed) {
@@ -229,6 +232,33 @@ TEST_F(CachePolicyCliTest, ScalesThatLeaveNothingOfKeysAreTold) {
   EXPECT_NE(result.err.find("most keys or values of layer 1 are too small"), std::string::npos)
       << result.err;
   EXPECT_NE(result.err.find(scales), std::string::npos) << result.err;
+}
+
+// By hand: a prompt of tokens P and 4 more make P + 3 rows (the last token is not read), of 2 KV
+// heads of 16 for keys and for values each. None of these is 0.
+TEST_F(CachePolicyCliTest, VerboseCountsEachElementOnce) {
+  const std::string scales = (folder_ / "odd.safetensors").string();
+  std::vector<FloatTensor> tensors;
+  for (int layer = 0; layer < 3; ++layer) {
+    const std::string prefix = fmt::format("model.layers.{}.self_attn.", layer);
+    tensors.push_back({prefix + "k_scale", {1}, {layer == 0 ? 1e12f : layer == 1 ? 1e-12f : 0.1f}});
+    tensors.push_back({prefix + "v_scale", {1}, {layer == 0 ? 1e12f : 0.1f}});
+  }
+  write_file_atomically(scales, encode_safetensors(tensors));
+  std::vector<std::string> flags = {"--kv-cache-dtype", "fp8", "--kv-cache-scales", scales};
+  std::vector<std::string> as_json = flags;
+  as_json.push_back("--json");
+  const Json report = parse_json(generate(as_json).out, "the output");
+  const int rows = report["prompt_tokens"].get<int>() + 3;
+  flags.push_back("--verbose");
+  const std::string err = generate(flags).err;
+  const int side = rows * 2 * 16;
+  const auto line = [](int layer, int saturated, int subnormal) {
+    return fmt::format("\n{:>5}  {:>9}  {:>9}  {:>10}\n", layer, saturated, subnormal, 0);
+  };
+  EXPECT_NE(err.find(line(0, 0, 2 * side)), std::string::npos) << err;
+  EXPECT_NE(err.find(fmt::format("\n    1  {:>9}", side)), std::string::npos) << err;
+  EXPECT_NE(err.find(fmt::format("rounding lost {} values", side)), std::string::npos) << err;
 }
 
 TEST_F(CachePolicyCliTest, TheAccumulatorsFiguresComeAsTableAndJson) {

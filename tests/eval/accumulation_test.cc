@@ -67,7 +67,7 @@ TEST(Accumulation, TheLastContextIsTheLongestAskedFor) {
 TEST(Plot, TheScriptQuotesWhatItIsGivenAndDrawsEverySeries) {
   const Plot plot{"keys", "error 'x'", {1, 2}, {{"a", {{"it's", {0.5, 0}}, {"b", {1, 2}}}}}};
   const std::string script = gnuplot_script(plot, "|rm 'a'.svg");
-  EXPECT_EQ(script.find("rm"), std::string::npos) << script;  // the file is written by octet
+  EXPECT_EQ(script.find("|rm"), std::string::npos) << script;  // the file is written by octet
   EXPECT_NE(script.find("set ylabel 'error ''x'''"), std::string::npos);
   EXPECT_NE(script.find("title 'it''s'"), std::string::npos);
   EXPECT_NE(script.find("$d0_1 << EOD\n1 1\n2 2\nEOD"), std::string::npos);

@@ -492,6 +492,7 @@ TEST(KvCheckpoint, ALayerWithoutScalesOrTooManyLayersAreRefused) {
       KvScales::tensor);
   tensors = two_layers();
   tensors.push_back(scalar("model.layers.2.self_attn.k_scale", 1));
+  tensors.push_back(scalar("model.layers.2.self_attn.v_scale", 1));
   message = message_of([&] { policy_of({}, checkpoint_of(per_tensor_scheme, tensors)); });
   EXPECT_NE(message.find("layers.2."), std::string::npos) << message;
   EXPECT_NE(message.find("the model has 2 layers"), std::string::npos) << message;
