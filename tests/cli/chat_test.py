@@ -141,6 +141,7 @@ class ChatOverAPipe(unittest.TestCase):
         self.assertIn(b"Paris", done.stdout)
         self.assertNotIn(b"> ", done.stdout)
         self.assertIn(b"the system turn is set", done.stderr)
+        self.assertTrue(done.stderr.startswith(b"cache  bfloat16:bfloat16 x 30 (auto"), done.stderr)
 
     def test_a_turn_that_does_not_fit_is_told_and_forgotten(self):
         done = run(["--max-tokens", "4"], "word " * 2000 + "\nHi\n")
