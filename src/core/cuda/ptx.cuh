@@ -45,6 +45,21 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, std::uint3
       : "memory");
 }
 
+// Whether the phase has ended already. Asked long before it matters, it saves the wait its latency.
+__device__ __forceinline__ bool mbarrier_test(std::uint64_t* barrier, std::uint32_t parity) {
+  std::uint32_t done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
 // --- Bulk copy of `bytes` (a multiple of 16, both sides aligned to 16) from global to shared
 // memory.
 
@@ -66,6 +81,15 @@ __device__ __forceinline__ void bulk_prefetch(const void* global, std::uint32_t 
 // engine do there after the next barrier.
 __device__ __forceinline__ void fence_async_shared() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// Four matrices of 8 rows of 16 bytes to shared memory: lane i names row i % 8 of matrix i / 8 and
+// holds bytes 4 (i % 4) to + 3 of row i / 4 of each.
+__device__ __forceinline__ void store_matrices(std::uint32_t row_address, std::uint32_t a,
+                                               std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
 }
 
 // --- Barrier 1..15 among `threads` threads of the block.
@@ -192,6 +216,44 @@ __device__ __forceinline__ std::uint32_t to_float16x2_positive(float low, float 
   std::uint32_t halves;
   asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
   return halves;
+}
+// Four floats to e4m3, x[0] in bits 0 to 7.
+__device__ __forceinline__ std::uint32_t to_e4m3x4(const float (&x)[4]) {
+  std::uint32_t codes;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "mov.b32 %0, {low, high};\n"
+      "}\n"
+      : "=r"(codes)
+      : "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]));
+  return codes;
+}
+// The same from two float16x2.
+__device__ __forceinline__ std::uint32_t float16x2_to_e4m3x4(std::uint32_t first,
+                                                             std::uint32_t second) {
+  std::uint32_t codes;
+  asm("{\n"
+      ".reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f16x2 low, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f16x2 high, %2;\n"
+      "mov.b32 %0, {low, high};\n"
+      "}\n"
+      : "=r"(codes)
+      : "r"(first), "r"(second));
+  return codes;
+}
+// Two floats to float16 (low in bits 0 to 15), what is too large to infinity.
+__device__ __forceinline__ std::uint32_t to_float16x2(float low, float high) {
+  std::uint32_t halves;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+  return halves;
+}
+__device__ __forceinline__ std::uint32_t exp2_float16x2(std::uint32_t x) {
+  std::uint32_t y;
+  asm("ex2.approx.f16x2 %0, %1;" : "=r"(y) : "r"(x));
+  return y;
 }
 // The exact values of two e4m3 codes (low in x).
 __device__ __forceinline__ float2 from_e4m3x2(std::uint32_t codes) {

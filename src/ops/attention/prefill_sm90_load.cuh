@@ -9,20 +9,22 @@
 
 namespace octet {
 
-// Asks for the tiles of an item, the last first. Lanes hold the pages' addresses, 32 at a time.
+// Asks for the pages of an item, the last first. Lanes hold the pages' addresses, 32 at a time.
 template <typename Config>
 __device__ void load_item(const PrefillParameters& p, PrefillShared<Config>& shared,
                           const PrefillBlock& block, PrefillRing<Config::stages>& ring,
                           bool& filled) {
+  constexpr int stage_pages = Config::stage_pages;
   const int lane = threadIdx.x % 32;
   const std::int32_t* table =
       p.page_table + static_cast<std::int64_t>(block.sequence) * p.page_table_stride;
   const int first_page = block.first_key / 64;
   const int last_page = (block.context + 63) / 64;
+  const PrefillStages<Config> stages(block);
   const std::byte* run = nullptr;
-  for (int tile = block.last_tile - 1, count = 0; tile >= block.first_tile; --tile, ++count) {
-    if (count % 16 == 0) {
-      const int page = 2 * tile + 1 - lane;
+  for (int index = stages.last - 1, count = 0; index >= stages.first; --index, ++count) {
+    if (count % (32 / stage_pages) == 0) {
+      const int page = stage_pages * (index + 1) - 1 - lane;
       if (page >= first_page && page < last_page) {
         const int id = table[page];
         const int slab = id / p.pages_per_slab;
@@ -33,21 +35,23 @@ __device__ void load_item(const PrefillParameters& p, PrefillShared<Config>& sha
     }
     const int stage = ring.stage;
     if (filled) ptx::mbarrier_wait(&shared.empty[stage], ring.parity ^ 1);
-    const int pages = min(2 * tile + 2, last_page) - max(2 * tile, first_page);
+    const int pages =
+        min(stage_pages * (index + 1), last_page) - max(stage_pages * index, first_page);
     if (lane == 0) {
       ptx::mbarrier_expect(&shared.keys_full[stage], pages * Config::page_side_bytes);
       ptx::mbarrier_expect(&shared.values_full[stage],
                            pages * (Config::page_side_bytes + Config::scale_bytes));
     }
     __syncwarp();
-    const int x = 1 - (lane - 2 * (count % 16));  // the lane's page is the tile's 0th or 1st
-    const int page = 2 * tile + x;
-    if ((x == 0 || x == 1) && page >= first_page && page < last_page) {
+    // The lane's page is the stage's x-th.
+    const int x = stage_pages - 1 - (lane - stage_pages * (count % (32 / stage_pages)));
+    const int page = stage_pages * index + x;
+    if (x >= 0 && x < stage_pages && page >= first_page && page < last_page) {
       constexpr int piece = 64 * Config::panel_row;
 #pragma unroll
       for (int panel = 0; panel < Config::panels; ++panel) {
-        ptx::bulk_copy(shared.keys[stage] + (2 * panel + x) * piece, run + panel * piece, piece,
-                       &shared.keys_full[stage]);
+        ptx::bulk_copy(shared.keys[stage] + (stage_pages * panel + x) * piece, run + panel * piece,
+                       piece, &shared.keys_full[stage]);
       }
       ptx::bulk_copy(shared.values[stage][x], run + Config::page_side_bytes,
                      Config::page_side_bytes, &shared.values_full[stage]);
@@ -148,7 +152,9 @@ __device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config
   const int exponent = max(static_cast<int>(__float_as_uint(largest) >> 23), 16);
   const float up = __uint_as_float(static_cast<unsigned>(exponent - 5) << 23);
   if (lane == 0) {
-    shared.sum_scale[stage] = __uint_as_float(static_cast<unsigned>(259 - exponent) << 23);
+    shared.tile_factors[stage] =
+        make_float2(__uint_as_float(static_cast<unsigned>(exponent) << 23),
+                    __uint_as_float(static_cast<unsigned>(259 - exponent) << 23));
   }
   const float least = largest * 0x1p-13f;
   const float key_factor = query_down * p.scale_log2;
@@ -156,9 +162,14 @@ __device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config
   for (int x = 0; x < 2; ++x) {
     const float low = fmaxf(value_scale[2 * x], least);
     const float high = fmaxf(value_scale[2 * x + 1], least);
-    shared.columns[stage][32 * x + lane] =
-        make_float4(key_scale[2 * x] * key_factor, key_scale[2 * x + 1] * key_factor,
-                    ptx::log2_approximate(low), ptx::log2_approximate(high));
+    const float2 keys = make_float2(key_scale[2 * x] * key_factor, key_scale[2 * x + 1] * key_factor);
+    const float2 values = make_float2(ptx::log2_approximate(low), ptx::log2_approximate(high));
+    // float16 has a power of two near 0 best: relative to that of the tile's largest scale.
+    const float offset = static_cast<float>(127 - exponent);
+    const int eight = 8 * x + lane / 4;
+    shared.columns[stage][(eight / 2 * 4 + lane % 4) * 2 + eight % 2] =
+        make_uint2(ptx::to_float16x2(keys.x, keys.y),
+                   ptx::to_float16x2(values.x + offset, values.y + offset));
     const bool low_valid = 64 * x + 2 * lane >= first && 64 * x + 2 * lane < last;
     const bool high_valid = 64 * x + 2 * lane + 1 >= first && 64 * x + 2 * lane + 1 < last;
     float low_rest = low_valid ? __fdividef(up, low) : 0.0f;
@@ -180,27 +191,29 @@ __device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config
   }
 }
 
-// Rows of ones (or, with scales, room for the inverses) below the values of every stage. One warp.
+// Rows of ones (or, with scales, room for the inverses) below the values of every stage. All threads
+// of the block, before they part.
 template <typename Config>
 __device__ void clear_inverses(PrefillShared<Config>& shared) {
-  const int lane = threadIdx.x % 32;
-  for (int stage = 0; stage < Config::stages; ++stage) {
-    for (int x = 0; x < 2; ++x) {
-      auto* rows = reinterpret_cast<uint4*>(shared.values[stage][x] + Config::page_side_bytes);
-      const std::uint32_t word = lane < 4 && !Config::scaled ? 0x38383838u : 0;  // 1.0
-      rows[lane] = make_uint4(word, word, word, word);
-    }
-    if (lane == 0) shared.sum_scale[stage] = 1;
+  for (int i = threadIdx.x; i < Config::stages * 64; i += Config::threads) {
+    const int place = i % 32;
+    auto* rows = reinterpret_cast<uint4*>(shared.values[i / 64][i / 32 % 2] +
+                                          Config::page_side_bytes);
+    const std::uint32_t word = place < 4 && !Config::scaled ? 0x38383838u : 0;  // 1.0
+    rows[place] = make_uint4(word, word, word, word);
+    if (i % 64 == 0) shared.tile_factors[i / 64] = make_float2(1, 1);
   }
+  ptx::fence_async_shared();
 }
 
-// Makes each tile ready once it is there: the columns' factors, and zeros where no token is.
+// Makes each tile ready once it is there: the columns' factors, and zeros where no token is. Warps
+// that do so take every so-manieth tile, the warp `which` the first.
 template <typename Config>
-__device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>& shared) {
+__device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>& shared,
+                              int which) {
   const int lane = threadIdx.x % 32;
-  clear_inverses(shared);
-  __syncwarp();
   PrefillRing<Config::stages> ring;
+  int turn = which;
   for (int n = 0;; ++n) {
     const PrefillBlock& block = take_item(shared, n);
     if (block.kv_head < 0) break;
@@ -212,7 +225,13 @@ __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>&
     }
     for (int tile = block.last_tile - 1; tile >= block.first_tile; --tile) {
       const int stage = ring.stage;
-      ptx::mbarrier_wait(&shared.values_full[stage], ring.parity);
+      const std::uint32_t parity = ring.parity;
+      ring.advance();
+      const bool mine = turn == 0;
+      turn = mine ? Config::preparing_warps - 1 : turn - 1;
+      if (!mine) continue;
+      ptx::mbarrier_wait(&shared.keys_full[stage], parity);
+      ptx::mbarrier_wait(&shared.values_full[stage], parity);
       const int begin = first - tile * prefill_tile_keys;
       const int end = block.context - tile * prefill_tile_keys;
       if (Config::scaled) prepare_columns(p, shared, stage, query_down, begin, end);
@@ -223,7 +242,6 @@ __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>&
       ptx::fence_async_shared();
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(&shared.ready[stage]);
-      ring.advance();
     }
     release_item(shared, n);
   }

@@ -28,86 +28,153 @@ __device__ __forceinline__ int row_position(const PrefillParameters& p, const Pr
   return item.first_position + min(place, item.rows - 1) / p.group;
 }
 
-// The item's query rows as e4m3, scaled by a power of two: A operands in registers, or rows in
-// shared memory.
+// The warpgroups pass a token, so that they do not do the same at the same time. Left alone they
+// fall into step.
+__device__ __forceinline__ void take_turn(int group) {
+  if (group == 0) {
+    ptx::named_barrier<5, 256>();
+  } else {
+    ptx::named_barrier<6, 256>();
+  }
+}
+__device__ __forceinline__ void give_turn(int group) {
+  if (group == 0) {
+    ptx::named_barrier_arrive<6, 256>();
+  } else {
+    ptx::named_barrier_arrive<5, 256>();
+  }
+}
+
+// What decides which of an item's tiles are masked: every row of the warpgroup sees the keys in
+// [from, to).
+struct PrefillSeen {
+  int from;
+  int to;
+
+  __device__ __forceinline__ PrefillSeen(const PrefillParameters& p, const PrefillBlock& item,
+                                         int group) {
+    const int first_row = item.first_row + 64 * group;
+    to = row_position(p, item, first_row) + 1;
+    from = p.window > 0 ? row_position(p, item, first_row + 63) - p.window + 1 : 0;
+  }
+  __device__ __forceinline__ bool all(int first_key, int keys = prefill_tile_keys) const {
+    return first_key >= from && first_key + keys <= to;
+  }
+};
+
+// A thread's share of the item's query rows: of a step's [i], row i % 2, dimensions 32 step +
+// 16 (i / 2) + 4 (lane % 4) and the next three.
+template <typename Config>
+__device__ __forceinline__ void read_query(const PrefillParameters& p, const PrefillBlock& item,
+                                           int group, uint2 (&raw)[Config::query_steps][4]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int place = row_place(item, group, r);
+    const __nv_bfloat16* from =
+        static_cast<const __nv_bfloat16*>(p.query) +
+        (item.query_row + place / p.group) * p.query_stride +
+        (item.kv_head * p.group + place % p.group) * Config::head_dim + 4 * (lane % 4);
+#pragma unroll
+    for (int step = 0; step < Config::query_steps; ++step) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        raw[step][2 * half + r] =
+            place < item.rows ? *reinterpret_cast<const uint2*>(from + 32 * step + 16 * half)
+                              : make_uint2(0, 0);
+      }
+    }
+  }
+}
+__device__ __forceinline__ float2 bfloat16_pair(std::uint32_t bits) {
+  return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits));
+}
+
+// The largest squared norm of the thread's two rows.
+template <typename Config>
+__device__ __forceinline__ float query_squares(const uint2 (&raw)[Config::query_steps][4]) {
+  float squares[2] = {0, 0};
+#pragma unroll
+  for (int step = 0; step < Config::query_steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 low = bfloat16_pair(raw[step][i].x);
+      const float2 high = bfloat16_pair(raw[step][i].y);
+      squares[i % 2] += low.x * low.x + low.y * low.y + (high.x * high.x + high.y * high.y);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    squares[r] += __shfl_xor_sync(~0u, squares[r], 1);
+    squares[r] += __shfl_xor_sync(~0u, squares[r], 2);
+  }
+  return fmaxf(squares[0], squares[1]);
+}
+
+// Tells the block of the warp's query, and waits for what its other warps tell.
+template <typename Config>
+__device__ __forceinline__ PrefillQueryScale agree_on_scale(PrefillShared<Config>& shared,
+                                                            int group, int n, float squares) {
+#pragma unroll
+  for (int step = 4; step < 32; step *= 2) {
+    squares = fmaxf(squares, __shfl_xor_sync(~0u, squares, step));
+  }
+  if (threadIdx.x % 32 == 0) {
+    shared.query_squares[n % 2][4 * group + threadIdx.x / 32 % 4] = squares;
+    ptx::mbarrier_arrive(&shared.query_ready);
+  }
+  ptx::mbarrier_wait(&shared.query_ready, n & 1);
+  return query_scale(shared, n);
+}
+
+__device__ __forceinline__ std::uint32_t round_query(uint2 raw, float up) {
+  const float2 low = bfloat16_pair(raw.x);
+  const float2 high = bfloat16_pair(raw.y);
+  return ptx::to_e4m3x4({low.x * up, low.y * up, high.x * up, high.y * up});
+}
+
+// The item's query rows as e4m3, scaled by a power of two, whose inverse is returned: A operands in
+// registers.
 template <typename Config>
 __device__ __forceinline__ float load_query(const PrefillParameters& p,
                                             PrefillShared<Config>& shared, const PrefillBlock& item,
                                             int group, int n,
                                             std::uint32_t (&query)[Config::query_steps][4]) {
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32 % 4;
-  const __nv_bfloat16* from[2];
-  bool valid[2];
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int place = row_place(item, group, r);
-    valid[r] = place < item.rows;
-    from[r] = static_cast<const __nv_bfloat16*>(p.query) +
-              (item.query_row + place / p.group) * p.query_stride +
-              (item.kv_head * p.group + place % p.group) * Config::head_dim + 4 * (lane % 4);
-  }
-  // a[i] of a step: row i % 2, k = 16 (i / 2) + 4 (lane % 4) and the next three.
   uint2 raw[Config::query_steps][4];
+  read_query<Config>(p, item, group, raw);
+  const PrefillQueryScale scale = agree_on_scale(shared, group, n, query_squares<Config>(raw));
+#pragma unroll
+  for (int step = 0; step < Config::query_steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) query[step][i] = round_query(raw[step][i], scale.up);
+  }
+  return scale.down;
+}
+
+// The same as rows in shared memory.
+template <typename Config>
+__device__ __forceinline__ float load_query(const PrefillParameters& p,
+                                            PrefillShared<Config>& shared, const PrefillBlock& item,
+                                            int group, int n) {
+  uint2 raw[Config::query_steps][4];
+  read_query<Config>(p, item, group, raw);
+  const PrefillQueryScale scale = agree_on_scale(shared, group, n, query_squares<Config>(raw));
+  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int step = 0; step < Config::query_steps; ++step) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      raw[step][i] = make_uint2(0, 0);
-      if (valid[i % 2]) {
-        raw[step][i] = *reinterpret_cast<const uint2*>(from[i % 2] + 32 * step + 16 * (i / 2));
-      }
+      constexpr int row_bytes = Config::panel_row;
+      const int row = row_of_thread(i % 2);
+      const int column = 32 * step + 16 * (i / 2) + 4 * (lane % 4);
+      const int offset = row * row_bytes + column % row_bytes;
+      *reinterpret_cast<std::uint32_t*>(shared.query[group] + column / row_bytes * 64 * row_bytes +
+                                        (offset ^ (offset / 128 % (row_bytes / 16) * 16))) =
+          round_query(raw[step][i], scale.up);
     }
   }
-  __nv_bfloat162 largest = __float2bfloat162_rn(0.0f);
-#pragma unroll
-  for (int step = 0; step < Config::query_steps; ++step) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      largest =
-          __hmax2(largest, __habs2(*reinterpret_cast<const __nv_bfloat162*>(&raw[step][i].x)));
-      largest =
-          __hmax2(largest, __habs2(*reinterpret_cast<const __nv_bfloat162*>(&raw[step][i].y)));
-    }
-  }
-  float maximum = fmaxf(__low2float(largest), __high2float(largest));
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    maximum = fmaxf(maximum, __shfl_xor_sync(~0u, maximum, step));
-  }
-  if (lane == 0) {
-    shared.query_maximum[n % 2][4 * group + warp] = maximum;
-    ptx::mbarrier_arrive(&shared.query_ready);
-  }
-  ptx::mbarrier_wait(&shared.query_ready, n & 1);
-  const PrefillQueryScale scale = query_scale(shared, n);
-#pragma unroll
-  for (int step = 0; step < Config::query_steps; ++step) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 low =
-          __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw[step][i].x));
-      const float2 high =
-          __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw[step][i].y));
-      const std::uint32_t codes = ptx::to_e4m3x2(low.x * scale.up, low.y * scale.up) |
-                                  ptx::to_e4m3x2(high.x * scale.up, high.y * scale.up) << 16;
-      if constexpr (Config::query_in_registers) {
-        query[step][i] = codes;
-      } else {
-        constexpr int row_bytes = Config::panel_row;
-        const int row = 16 * warp + lane / 4 + 8 * (i % 2);
-        const int column = 32 * step + 16 * (i / 2) + 4 * (lane % 4);
-        const int offset = row * row_bytes + column % row_bytes;
-        *reinterpret_cast<std::uint32_t*>(
-            shared.query[group] + column / row_bytes * 64 * row_bytes +
-            (offset ^ (offset / 128 % (row_bytes / 16) * 16))) = codes;
-      }
-    }
-  }
-  if constexpr (!Config::query_in_registers) {
-    ptx::fence_async_shared();
-    ptx::warpgroup_barrier(group);
-  }
+  ptx::fence_async_shared();
+  ptx::warpgroup_barrier(group);
   return scale.down;
 }
 
@@ -124,15 +191,15 @@ __device__ __forceinline__ void store_pair(const PrefillParameters& p, std::int6
 
 template <typename Config>
 __device__ __forceinline__ void store_output(const PrefillParameters& p, const PrefillBlock& item,
-                                             int group, const PrefillState<Config>& state) {
+                                             int group, const PrefillSums<Config>& sums) {
   const int lane = threadIdx.x % 32;
-  constexpr int sums = Config::last_registers - 4;
+  constexpr int first_sum = Config::last_registers - 4;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     // Columns 0, 1 and 2 of the sums are terms, each in sixteenths of the one before; lanes 0 and 1
     // of a row's four hold them.
-    const float low = state.last_output[sums + 2 * r];
-    const float high = state.last_output[sums + 2 * r + 1];
+    const float low = sums.last_output[first_sum + 2 * r];
+    const float high = sums.last_output[first_sum + 2 * r + 1];
     float sum = lane % 4 == 0 ? low + high * 0x1p-4f : lane % 4 == 1 ? low * 0x1p-8f : 0.0f;
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
@@ -146,15 +213,15 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
     for (int chunk = 0; chunk < Config::chunks - 1; ++chunk) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        store_pair<Config>(p, at + 64 * chunk + 8 * j, state.output[chunk][4 * j + 2 * r] * scale,
-                           state.output[chunk][4 * j + 2 * r + 1] * scale);
+        store_pair<Config>(p, at + 64 * chunk + 8 * j, sums.output[chunk][4 * j + 2 * r] * scale,
+                           sums.output[chunk][4 * j + 2 * r + 1] * scale);
       }
     }
 #pragma unroll
-    for (int j = 0; j < sums / 4; ++j) {
+    for (int j = 0; j < first_sum / 4; ++j) {
       store_pair<Config>(p, at + 64 * (Config::chunks - 1) + 8 * j,
-                         state.last_output[4 * j + 2 * r] * scale,
-                         state.last_output[4 * j + 2 * r + 1] * scale);
+                         sums.last_output[4 * j + 2 * r] * scale,
+                         sums.last_output[4 * j + 2 * r + 1] * scale);
     }
   }
 }

@@ -14,20 +14,14 @@ namespace octet {
 // Below every score, yet finite: the difference of two of them is 0 and not NaN.
 inline constexpr float prefill_no_score = -1e30f;
 
-// head_dim; whether each token has its scales; stages of tiles in flight; of eight groups of
-// weights, how many are computed by a polynomial instead of the special-function unit; of a
-// tile's 16 groups of columns, how many have their factors asked for ahead; whether the query is in
-// registers or in shared memory.
-template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, int columns_ahead_,
-          bool query_in_registers_>
-struct PrefillConfig {
+// What all kernels' shapes have.
+template <int head_dim_, bool scaled_, int stages_>
+struct PrefillShape {
   static constexpr int head_dim = head_dim_;
-  static constexpr bool scaled = scaled_;
-  static constexpr int stages = stages_;
-  static constexpr int polynomial_groups = polynomial_groups_;
-
-  static constexpr int warpgroups = 2;  // that compute; one more loads
-  static constexpr int threads = 128 * (warpgroups + 1);
+  static constexpr bool scaled = scaled_;  // whether each token has its scales
+  static constexpr int stages = stages_;   // of tiles in flight
+  static constexpr int stage_pages = 2;
+  static constexpr int row_groups = 2;  // of 64 rows: an item's
   static constexpr int panel_row = head_dim < 128 ? head_dim : 128;
   static constexpr int panels = head_dim / panel_row;
   static constexpr int page_side_bytes = 64 * head_dim;
@@ -38,37 +32,125 @@ struct PrefillConfig {
   static constexpr int chunks = head_dim / 64;
   static constexpr int last_columns = head_dim - 64 * (chunks - 1) + 8;
   static constexpr int last_registers = last_columns / 2;
-  static constexpr bool query_in_registers = query_in_registers_;
-  static constexpr int columns_ahead = columns_ahead_;
-  static constexpr int query_bytes = query_in_registers ? 0 : 64 * head_dim;
   static constexpr int query_steps = head_dim / 32;
+  // Scores are float16. The largest norm of a query row comes to [2^(e - 1), 2^e), with rounding
+  // less than 2^e * 17 / 16; that of a key is at most 448 sqrt(head_dim); so that no product is
+  // above 65504.
+  static constexpr int query_exponent = prefill_query_exponent(head_dim);
+};
+
+// polynomial_groups: of eight groups of weights, how many are computed by a polynomial instead of the
+// special-function unit.
+template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_>
+struct PrefillConfig : PrefillShape<head_dim_, scaled_, stages_> {
+  static constexpr int polynomial_groups = polynomial_groups_;
+  static constexpr int threads = 128 * 3;  // two warpgroups compute, one loads
+  static constexpr int preparing_warps = 1;
+  static constexpr int item_users = 8;  // warps that take items, beside those
+  static constexpr int stage_users = 8;
+  static constexpr int query_bytes = 64 * head_dim_;
+  static constexpr int weight_bytes = 0;
+};
+
+// both_chunks: whether an adder has two chunks' products in flight; registers: of a thread of each
+// role.
+template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, bool turns_,
+          bool both_chunks_, bool products_ahead_, int weigher_registers_, int adder_registers_,
+          int loader_registers_>
+struct PrefillRolesConfig : PrefillShape<head_dim_, scaled_, stages_> {
+  static constexpr int polynomial_groups = polynomial_groups_;
+  static constexpr bool turns = turns_;
+  static constexpr bool both_chunks = both_chunks_;
+  static constexpr bool products_ahead = products_ahead_;
+  static constexpr int weigher_registers = weigher_registers_;
+  static constexpr int adder_registers = adder_registers_;
+  static constexpr int loader_registers = loader_registers_;
+  static_assert(2 * weigher_registers + adder_registers + loader_registers <= 512);
+  static constexpr int threads = 128 * 4;
+  static constexpr int preparing_warps = 2;
+  static constexpr int item_users = 12;
+  static constexpr int stage_users = 12;
+  static constexpr int query_bytes = 0;
+  static constexpr int weight_bytes = 64 * prefill_tile_keys;
 };
 
 template <typename Config>
 struct PrefillShared {
   static constexpr int stages = Config::stages;
   // [panel][page][64 tokens][panel_row], swizzled.
-  alignas(1024) std::uint8_t keys[stages][2 * Config::page_side_bytes];
+  alignas(1024) std::uint8_t keys[stages][Config::stage_pages * Config::page_side_bytes];
   // [head_dim + 8 rows][64 tokens], swizzled.
-  alignas(1024) std::uint8_t values[stages][2][Config::value_page_bytes];
+  alignas(1024) std::uint8_t values[stages][Config::stage_pages][Config::value_page_bytes];
   alignas(1024)
-      std::uint8_t query[Config::warpgroups][Config::query_bytes > 0 ? Config::query_bytes : 16];
+      std::uint8_t query[Config::row_groups][Config::query_bytes > 0 ? Config::query_bytes : 16];
+  // [64 rows][128 keys], swizzled, of each group of rows; two of them in turn.
+  alignas(1024) std::uint8_t weights[Config::row_groups][2]
+                                    [Config::weight_bytes > 0 ? Config::weight_bytes : 16];
+  float2 row_factors[Config::row_groups][2][64];  // beta and alpha that go with them
   alignas(16) std::uint16_t scales[stages][2][128];  // bfloat16: 64 of keys, 64 of values
-  // Of two neighbouring keys: their scales times the query's and the softmax's, and the values'
-  // scales as powers of two.
-  float4 columns[stages][prefill_tile_keys / 2];
-  float sum_scale[stages];  // what the products with the inverses must be multiplied by
+  // Of two neighbouring keys, in float16: their scales times the query's and the softmax's, and the
+  // values' scales as powers of two. A thread's share of two eights of keys are neighbours:
+  // [sixteens][4 threads][2 eights].
+  alignas(16) uint2 columns[stages][prefill_tile_keys / 2];
+  // What a tile's products must be multiplied by, and beside that those with the inverses.
+  float2 tile_factors[stages];
   PrefillBlock items[2];    // work in hand, and the next
-  float query_maximum[2][4 * Config::warpgroups];
+  float query_squares[2][4 * Config::row_groups];  // the largest squared norm of a warp's rows
   // The newest key that each row of the item sees; every warp writes and reads its own 16.
-  std::int32_t positions[Config::warpgroups][64];
+  std::int32_t positions[Config::row_groups][64];
   std::uint64_t keys_full[stages];
   std::uint64_t values_full[stages];
-  std::uint64_t ready[stages];  // the values' last rows and the columns' factors are written
+  // Keys and values are there, and the values' last rows and the columns' factors written.
+  std::uint64_t ready[stages];
   std::uint64_t empty[stages];
+  std::uint64_t weights_full[Config::row_groups][2];
+  std::uint64_t weights_empty[Config::row_groups][2];
   std::uint64_t item_full[2];
   std::uint64_t item_empty[2];
   std::uint64_t query_ready;  // every warp knows its query's largest element
+};
+
+// Dynamic shared memory begins at a multiple of 16 only. Moved on by pointer arithmetic: an address
+// made from an integer would no longer be known to lie in shared memory.
+template <typename Config>
+__device__ __forceinline__ PrefillShared<Config>& align_shared(std::uint8_t* start) {
+  return *reinterpret_cast<PrefillShared<Config>*>(
+      start + (1024 - ptx::shared_address(start) % 1024) % 1024);
+}
+
+template <typename Config>
+__device__ void initialise_barriers(PrefillShared<Config>& shared) {
+  for (int stage = 0; stage < Config::stages; ++stage) {
+    ptx::mbarrier_init(&shared.keys_full[stage], 1);
+    ptx::mbarrier_init(&shared.values_full[stage], 1);
+    ptx::mbarrier_init(&shared.ready[stage], 1);
+    ptx::mbarrier_init(&shared.empty[stage], Config::stage_users);
+  }
+  for (int i = 0; i < 2; ++i) {
+    ptx::mbarrier_init(&shared.item_full[i], 1);
+    ptx::mbarrier_init(&shared.item_empty[i], Config::item_users + Config::preparing_warps);
+    for (int group = 0; group < Config::row_groups; ++group) {
+      ptx::mbarrier_init(&shared.weights_full[group][i], 4);
+      ptx::mbarrier_init(&shared.weights_empty[group][i], 4);
+    }
+  }
+  ptx::mbarrier_init(&shared.query_ready, 4 * Config::row_groups);
+  ptx::mbarrier_init_fence();
+}
+
+// The stages that an item's pages fill, [first, last); the last is the first to be asked for.
+template <typename Config>
+struct PrefillStages {
+  int first;
+  int last;
+
+  __device__ __forceinline__ explicit PrefillStages(const PrefillBlock& item)
+      : first(item.first_tile), last(item.last_tile) {
+    if constexpr (Config::stage_pages == 1) {
+      first = item.first_key / 64;
+      last = min(2 * item.last_tile, (item.context + 63) / 64);
+    }
+  }
 };
 
 // The place in a ring of stages.
@@ -96,8 +178,7 @@ __device__ __forceinline__ void release_item(PrefillShared<Config>& shared, int 
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&shared.item_empty[n % 2]);
 }
 
-// The power of two that brings the item's largest query element to [128, 256), and its inverse.
-// Below 2^-111 a query is as good as 0.
+// The power of two that the item's query rows are multiplied by, and its inverse.
 struct PrefillQueryScale {
   float up;
   float down;
@@ -107,12 +188,13 @@ __device__ __forceinline__ PrefillQueryScale query_scale(const PrefillShared<Con
                                                          int n) {
   float largest = 0;
 #pragma unroll
-  for (int warp = 0; warp < 4 * Config::warpgroups; ++warp) {
-    largest = fmaxf(largest, shared.query_maximum[n % 2][warp]);
+  for (int warp = 0; warp < 4 * Config::row_groups; ++warp) {
+    largest = fmaxf(largest, shared.query_squares[n % 2][warp]);
   }
-  const int exponent = max(static_cast<int>(__float_as_uint(largest) >> 23), 16);
-  return {__uint_as_float(static_cast<unsigned>(261 - exponent) << 23),
-          __uint_as_float(static_cast<unsigned>(exponent - 7) << 23)};
+  // The norm's exponent is half of its square's, rounded down.
+  const int exponent = 127 + ((static_cast<int>(__float_as_uint(largest) >> 23) - 127) >> 1);
+  return {__uint_as_float(static_cast<unsigned>(253 + Config::query_exponent - exponent) << 23),
+          __uint_as_float(static_cast<unsigned>(exponent + 1 - Config::query_exponent) << 23)};
 }
 
 }  // namespace octet

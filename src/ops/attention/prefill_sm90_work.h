@@ -16,6 +16,9 @@ inline constexpr int prefill_tile_keys = 128;
 // KV head are neighbours.
 inline constexpr int prefill_block_rows = 128;
 
+// e4m3 queries are scaled so that the largest norm of a block's rows comes to [2^(e - 1), 2^e).
+constexpr int prefill_query_exponent(int head_dim) { return head_dim <= 64 ? 4 : 3; }
+
 // Some rows of a sequence, for every KV head.
 struct alignas(16) PrefillBlock {
   std::int32_t sequence;        // its line in the page table
