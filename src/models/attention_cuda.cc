@@ -8,16 +8,6 @@ namespace {
 
 constexpr int hopper = 90;
 
-// What Hopper's prefill takes: both sides e4m3, with one kind of scales.
-bool is_prefill_sm90_shape(const KvGroup& group, int architecture) {
-  const KvLayerPolicy& policy = group.run.policy;
-  const int head_dim = group.run.head_dim;
-  const bool fp8 = policy.key.dtype == KvDtype::fp8 && policy.value.dtype == KvDtype::fp8;
-  const bool known = policy.key.scales == KvScales::dynamic || policy.key.scales == KvScales::unit;
-  return architecture == hopper && fp8 && known && policy.key.scales == policy.value.scales &&
-         (head_dim == 64 || head_dim == 128 || head_dim == 256);
-}
-
 }  // namespace
 
 GroupAttentionCuda::GroupAttentionCuda(const ModelConfig& config, const KvGroup& group,
@@ -36,10 +26,10 @@ GroupAttentionCuda::GroupAttentionCuda(const ModelConfig& config, const KvGroup&
   } else if (accumulation == AttentionAccumulation::single_level) {
     throw_unsupported("single-level accumulation: {}", why.empty() ? "no Hopper GPU" : why);
   }
-  if (is_prefill_sm90_shape(group, architecture)) {
-    prefill_sm90_.emplace(PrefillSm90Shape{geometry.head_dim, config.query_heads, geometry.kv_heads,
-                                           geometry.window, policy},
-                          max_query_rows, max_sequences);
+  const PrefillSm90Shape prefill_shape = {geometry.head_dim, config.query_heads, geometry.kv_heads,
+                                          geometry.window, policy};
+  if (architecture == hopper && PrefillSm90Workspace::supports(prefill_shape)) {
+    prefill_sm90_.emplace(prefill_shape, max_query_rows, max_sequences);
   }
   const AttentionCudaShape shape = {geometry.head_dim, config.query_heads, geometry.kv_heads,
                                     geometry.window, policy};
@@ -106,6 +96,9 @@ void GroupAttentionCuda::attend_prefill(const CudaLaunch& launch, const DeviceKv
   prefill.output_stride = args.output_stride;
   prefill.softmax_scale = args.softmax_scale;
   prefill.layer = layer.view;
+  const KvLayerPolicy& policy = layer.view.group->run.policy;
+  if (is_static(policy.key.scales)) prefill.key_scales = layer.key_scales;
+  if (is_static(policy.value.scales)) prefill.value_scales = layer.value_scales;
   prefill.page_table = args.page_table;
   prefill.page_table_stride = args.page_table_stride;
   prefill_sm90(prefill, *prefill_sm90_, launch.stream);

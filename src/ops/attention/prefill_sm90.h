@@ -1,4 +1,4 @@
-// Prefill attention over an 8-bit paged cache on Hopper GPUs.
+// Prefill attention over a paged cache on Hopper GPUs.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ struct PrefillSm90Shape {
   int query_heads = 0;  // a multiple of kv_heads
   int kv_heads = 0;
   int window = 0;  // keys that a query sees, itself included; 0: all
+  // bfloat16, or fp8 with scales that are dynamic on both sides or on neither.
   KvLayerPolicy policy;
 };
 
@@ -27,6 +28,9 @@ class PrefillSm90Workspace {
   // For steps of at most so many query rows and sequences. Throws Error{unsupported} for a shape
   // without a kernel, Error{device} or Error{out_of_memory}.
   PrefillSm90Workspace(const PrefillSm90Shape& shape, int max_query_rows, int max_sequences);
+
+  // Whether there is a kernel for a shape.
+  static bool supports(const PrefillSm90Shape& shape);
 
   // Divides the work of a step. Once a step, on the stream of the launches that follow; sequence i
   // is line i of their page table.
@@ -56,12 +60,14 @@ enum class PrefillOutput : std::uint8_t { bfloat16, float32 };
 //   page_table: [sequences][page_table_stride] on the device: page i holds tokens
 //     [64 i, 64 i + 64); pages before a window are not read
 //
-// Rounding beside that of K and V: the query to e4m3, scaled by the power of two that brings the
-// largest element of up to 128 neighbouring rows to [128, 256); the softmax weights, times the
-// values' scales, to e4m3, scaled by the power of two that brings a row's largest of 128 keys to
-// (128, 256]. Row sums are those of the rounded weights. Products of 128 keys are added up by the
-// tensor core in 14 bits, and these in float32. The result depends on how rows are chunked only
-// through this rounding; not on the pages' places.
+// Rounding beside that of K and V, of 8 bits: the query to e4m3, scaled by the power of two that
+// brings the largest norm of up to 128 neighbouring rows to [4, 8) (head_dim 64: [8, 16)); scores to
+// float16, each sum of 32 dimensions anew, and then as powers of two, of which those above 2048 lose
+// their last whole bit; the softmax weights, times the values' scales, to e4m3, scaled by a power of
+// two of each row and 128 keys that brings the largest to (1, 256]. Row sums are those of the rounded
+// weights. Products of 128 keys are added up by the tensor core in 14 bits, and these in float32.
+// Of bfloat16: the weights to bfloat16, and nothing else. The result depends on how rows are chunked
+// only through this rounding; not on the pages' places.
 struct PrefillSm90Args {
   const void* query = nullptr;
   void* output = nullptr;
@@ -69,7 +75,9 @@ struct PrefillSm90Args {
   std::int64_t query_stride = 0;
   std::int64_t output_stride = 0;
   float softmax_scale = 0;
-  KvLayerView layer;
+  KvLayerView layer;                  // `constants` is not looked at
+  const float* key_scales = nullptr;  // [kv_heads] on the device, where they are static
+  const float* value_scales = nullptr;
   const PageId* page_table = nullptr;
   int page_table_stride = 0;
 };

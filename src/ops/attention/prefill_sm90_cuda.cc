@@ -12,12 +12,37 @@ namespace octet {
 
 namespace {
 
-bool is_dynamic_fp8(const KvSidePolicy& side) {
-  return side.dtype == KvDtype::fp8 && side.scales == KvScales::dynamic;
-}
+struct KernelsOfHeadDim {
+  int head_dim;
+  PrefillKernel (*fp8)(bool scaled);
+  PrefillKernel (*bfloat16)();
+};
 
-bool is_unit_fp8(const KvSidePolicy& side) {
-  return side.dtype == KvDtype::fp8 && side.scales == KvScales::unit;
+constexpr KernelsOfHeadDim all_kernels[] = {
+    {64, prefill_kernel_fp8_64, prefill_kernel_bfloat16_64},
+    {128, prefill_kernel_fp8_128, prefill_kernel_bfloat16_128},
+    {256, prefill_kernel_fp8_256, prefill_kernel_bfloat16_256},
+};
+
+// One number, or one for each head: it need not be looked up for each token.
+bool is_one_scale(KvScales scales) { return scales == KvScales::unit || is_static(scales); }
+
+PrefillKernel find_kernel(const PrefillSm90Shape& shape) {
+  const KvSidePolicy& key = shape.policy.key;
+  const KvSidePolicy& value = shape.policy.value;
+  for (const KernelsOfHeadDim& kernels : all_kernels) {
+    if (kernels.head_dim != shape.head_dim) continue;
+    if (key.dtype == KvDtype::bfloat16 && value.dtype == KvDtype::bfloat16) {
+      return kernels.bfloat16();
+    }
+    if (key.dtype == KvDtype::fp8 && value.dtype == KvDtype::fp8) {
+      if (key.scales == KvScales::dynamic && value.scales == KvScales::dynamic) {
+        return kernels.fp8(true);
+      }
+      if (is_one_scale(key.scales) && is_one_scale(value.scales)) return kernels.fp8(false);
+    }
+  }
+  return {};
 }
 
 PrefillKernel kernel_of(const PrefillSm90Shape& shape) {
@@ -25,20 +50,13 @@ PrefillKernel kernel_of(const PrefillSm90Shape& shape) {
     throw_error(ErrorKind::internal, "prefill: {} query heads do not divide among {} KV heads",
                 shape.query_heads, shape.kv_heads);
   }
-  const KvLayerPolicy& policy = shape.policy;
-  const bool scaled = is_dynamic_fp8(policy.key) && is_dynamic_fp8(policy.value);
-  if (!scaled && !(is_unit_fp8(policy.key) && is_unit_fp8(policy.value))) {
-    throw_unsupported(
-        "prefill on Hopper: a cache of {} with {} and {} scales; expected fp8 with dynamic or "
-        "unit scales",
-        describe(policy), name_of(policy.key.scales), name_of(policy.value.scales));
-  }
-  PrefillKernel kernel;
-  if (shape.head_dim == 64) kernel = prefill_kernel_head_dim_64(scaled);
-  if (shape.head_dim == 128) kernel = prefill_kernel_head_dim_128(scaled);
-  if (shape.head_dim == 256) kernel = prefill_kernel_head_dim_256(scaled);
+  const PrefillKernel kernel = find_kernel(shape);
   if (kernel.function == nullptr) {
-    throw_unsupported("prefill on Hopper: head_dim {}; expected 64, 128 or 256", shape.head_dim);
+    throw_unsupported(
+        "prefill on Hopper: head_dim {} with a cache of {} with {} and {} scales; expected head_dim "
+        "64, 128 or 256 and bfloat16, or fp8 whose scales are dynamic on both sides or on neither",
+        shape.head_dim, describe(shape.policy), name_of(shape.policy.key.scales),
+        name_of(shape.policy.value.scales));
   }
   return kernel;
 }
@@ -72,6 +90,10 @@ PrefillSm90Workspace::PrefillSm90Workspace(const PrefillSm90Shape& shape, int ma
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
+bool PrefillSm90Workspace::supports(const PrefillSm90Shape& shape) {
+  return find_kernel(shape).function != nullptr;
+}
+
 void PrefillSm90Workspace::plan(std::span<const PrefillSm90Sequence> sequences,
                                 cudaStream_t stream) {
   const std::vector<PrefillBlock> blocks =
@@ -95,9 +117,15 @@ void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
   const KvGroup& group = *args.layer.group;
   if (group.geometry.kv_heads != shape.kv_heads || group.run.head_dim != shape.head_dim ||
       !(group.run.policy == shape.policy) || group.run.key_order != KvOrder::swizzled_rows ||
-      group.run.value_order != KvOrder::swizzled_transpose) {
+      group.run.value_order != (shape.policy.value.dtype == KvDtype::bfloat16
+                                    ? KvOrder::swizzled_rows
+                                    : KvOrder::swizzled_transpose)) {
     throw_error(ErrorKind::internal,
                 "prefill: the layer's pages are not of the workspace's shape in Hopper's order");
+  }
+  if (is_static(shape.policy.key.scales) != (args.key_scales != nullptr) ||
+      is_static(shape.policy.value.scales) != (args.value_scales != nullptr)) {
+    throw_error(ErrorKind::internal, "prefill: static scales that are missing or not wanted");
   }
   if (workspace.block_count_ == 0) return;
 
@@ -108,6 +136,8 @@ void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
   parameters.output_stride = args.output_stride;
   parameters.output_float32 = args.output_type == PrefillOutput::float32;
   parameters.scale_log2 = args.softmax_scale * 1.44269504088896341f;
+  parameters.key_scales = args.key_scales;
+  parameters.value_scales = args.value_scales;
   parameters.layer = args.layer.arena + args.layer.layer_offset;
   parameters.slab_bytes = args.layer.slab_bytes;
   parameters.page_bytes = args.layer.page_bytes;

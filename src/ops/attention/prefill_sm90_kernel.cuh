@@ -73,7 +73,8 @@ __device__ __forceinline__ void compute_item(const PrefillParameters& p,
     shared.positions[group][row] = row_position(p, item, item.first_row + 64 * group + row);
   }
   __syncwarp();
-  const float factor = load_query(p, shared, item, group, n) * p.scale_log2;
+  const float factor =
+      load_query(p, shared, item, group, n) * p.scale_log2 * key_scale(p, item);
   PrefillSums<Config> sums;
   sums.clear();
   compute_tiles(p, shared, item, group, factor, ring, sums);

@@ -13,9 +13,13 @@ struct PrefillKernel {
   int threads = 0;
 };
 
-// scaled: each token has its scales.
-PrefillKernel prefill_kernel_head_dim_64(bool scaled);
-PrefillKernel prefill_kernel_head_dim_128(bool scaled);
-PrefillKernel prefill_kernel_head_dim_256(bool scaled);
+// e4m3 keys and values. scaled: each token has its scales.
+PrefillKernel prefill_kernel_fp8_64(bool scaled);
+PrefillKernel prefill_kernel_fp8_128(bool scaled);
+PrefillKernel prefill_kernel_fp8_256(bool scaled);
+// bfloat16 keys and values.
+PrefillKernel prefill_kernel_bfloat16_64();
+PrefillKernel prefill_kernel_bfloat16_128();
+PrefillKernel prefill_kernel_bfloat16_256();
 
 }  // namespace octet

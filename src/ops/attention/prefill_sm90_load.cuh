@@ -219,10 +219,7 @@ __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>&
     if (block.kv_head < 0) break;
     const int first = block.first_key / 64 * 64;
     float query_down = 0;
-    if (Config::scaled) {
-      ptx::mbarrier_wait(&shared.query_ready, n & 1);
-      query_down = query_scale(shared, n).down;
-    }
+    bool known = !Config::scaled;
     for (int tile = block.last_tile - 1; tile >= block.first_tile; --tile) {
       const int stage = ring.stage;
       const std::uint32_t parity = ring.parity;
@@ -230,6 +227,13 @@ __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>&
       const bool mine = turn == 0;
       turn = mine ? Config::preparing_warps - 1 : turn - 1;
       if (!mine) continue;
+      // Asked for by a tile, without which the item cannot end: a warp without one could be a whole
+      // phase of the barrier late.
+      if (!known) {
+        ptx::mbarrier_wait(&shared.query_ready, n & 1);
+        query_down = query_scale(shared, n).down;
+        known = true;
+      }
       ptx::mbarrier_wait(&shared.keys_full[stage], parity);
       ptx::mbarrier_wait(&shared.values_full[stage], parity);
       const int begin = first - tile * prefill_tile_keys;

@@ -16,6 +16,8 @@ struct PrefillParameters {
   bool output_float32;
   float scale_log2;  // softmax_scale * log2(e): weights are powers of two
 
+  const float* key_scales;    // static scales, [kv_heads]; null: 1
+  const float* value_scales;  // the same
   const std::byte* layer;  // the arena, moved on to this layer's place in a page
   std::size_t slab_bytes;
   std::size_t page_bytes;

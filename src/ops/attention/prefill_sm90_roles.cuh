@@ -73,7 +73,8 @@ __device__ __forceinline__ void weigh_item(const PrefillParameters& p,
     shared.positions[group][row] = row_position(p, item, item.first_row + 64 * group + row);
   }
   __syncwarp();
-  const float factor = load_query(p, shared, item, group, n, query) * p.scale_log2;
+  const float factor =
+      load_query(p, shared, item, group, n, query) * p.scale_log2 * key_scale(p, item);
   const PrefillSeen seen(p, item, group);
   PrefillBases bases;
   bases.clear();
@@ -173,6 +174,7 @@ class PrefillAdder {
 };
 
 template <typename Config>
+  requires(Config::chunks == 1)
 __device__ __forceinline__ void add_tiles(PrefillShared<Config>& shared, int tiles,
                                           PrefillRing<Config::stages>& ring,
                                           PrefillRing<2>& places,
@@ -180,26 +182,14 @@ __device__ __forceinline__ void add_tiles(PrefillShared<Config>& shared, int til
   PrefillAdder<Config> adder(shared);
   const auto add = [&]<int group>() __attribute__((always_inline)) {
     float beta[2];
+    float products[Config::last_registers];
     const float2 factors = shared.tile_factors[ring.stage];
-    float products[Config::chunks == 2 ? 32 : 1];
-    float last_products[Config::last_registers];
     adder.template take_weights<group>(places.stage, places.parity, factors.x, sums[group], beta);
-    if constexpr (Config::chunks == 2) {
-      adder.template multiply<group>(ring.stage, places.stage, 0, products);
-      if constexpr (!Config::both_chunks) {
-        ptx::wgmma_wait();
-        add_products(sums[group].output[0], products, beta);
-      }
-    }
-    adder.template multiply<group>(ring.stage, places.stage, Config::chunks - 1, last_products);
-    if constexpr (Config::chunks == 2 && Config::both_chunks) {
-      ptx::wgmma_wait_all_but<1>();
-      add_products(sums[group].output[0], products, beta);
-    }
+    adder.template multiply<group>(ring.stage, places.stage, 0, products);
     ptx::wgmma_wait();
     adder.template release_weights<group>(places.stage);
     if (group == 1) adder.release_stage(ring.stage);
-    add_last_products(sums[group], last_products, beta, factors.y);
+    add_last_products(sums[group], products, beta, factors.y);
   };
 #pragma unroll 1
   for (; tiles > 0; --tiles) {
@@ -211,13 +201,14 @@ __device__ __forceinline__ void add_tiles(PrefillShared<Config>& shared, int til
   }
 }
 
-// The same at head_dim 128 with one chunk's products ahead of what is added, within a tile.
+// Two chunks: one's products are added while the next's are multiplied, within a tile. (Across tiles
+// the compiler would make the products wait for one another.)
 template <typename Config>
-__device__ __forceinline__ void add_tiles_ahead(PrefillShared<Config>& shared, int tiles,
-                                                PrefillRing<Config::stages>& ring,
-                                                PrefillRing<2>& places,
-                                                PrefillSums<Config> (&sums)[2]) {
-  static_assert(Config::chunks == 2);
+  requires(Config::chunks == 2)
+__device__ __forceinline__ void add_tiles(PrefillShared<Config>& shared, int tiles,
+                                          PrefillRing<Config::stages>& ring,
+                                          PrefillRing<2>& places,
+                                          PrefillSums<Config> (&sums)[2]) {
   PrefillAdder<Config> adder(shared);
 #pragma unroll 1
   for (; tiles > 0; --tiles) {
@@ -275,11 +266,7 @@ __global__ void __launch_bounds__(Config::threads, 1)
       sums[0].clear();
       sums[1].clear();
       const int tiles = item.last_tile - item.first_tile;
-      if constexpr (Config::chunks == 2 && Config::products_ahead) {
-        add_tiles_ahead(shared, tiles, ring, places, sums);
-      } else {
-        add_tiles(shared, tiles, ring, places, sums);
-      }
+      add_tiles(shared, tiles, ring, places, sums);
       store_output(p, item, 0, sums[0]);
       store_output(p, item, 1, sums[1]);
       release_item(shared, n);

@@ -28,6 +28,15 @@ __device__ __forceinline__ int row_position(const PrefillParameters& p, const Pr
   return item.first_position + min(place, item.rows - 1) / p.group;
 }
 
+// Static scales of the item's KV head.
+__device__ __forceinline__ float key_scale(const PrefillParameters& p, const PrefillBlock& item) {
+  return p.key_scales == nullptr ? 1.0f : p.key_scales[item.kv_head];
+}
+__device__ __forceinline__ float value_scale(const PrefillParameters& p,
+                                             const PrefillBlock& item) {
+  return p.value_scales == nullptr ? 1.0f : p.value_scales[item.kv_head];
+}
+
 // The warpgroups pass a token, so that they do not do the same at the same time. Left alone they
 // fall into step.
 __device__ __forceinline__ void take_turn(int group) {
@@ -203,7 +212,7 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
     float sum = lane % 4 == 0 ? low + high * 0x1p-4f : lane % 4 == 1 ? low * 0x1p-8f : 0.0f;
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
-    const float scale = 1.0f / sum;
+    const float scale = value_scale(p, item) / sum;
     const int place = row_place(item, group, r);
     if (place >= item.rows) continue;
     const std::int64_t at = (item.query_row + place / p.group) * p.output_stride +

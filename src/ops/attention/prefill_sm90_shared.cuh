@@ -52,16 +52,13 @@ struct PrefillConfig : PrefillShape<head_dim_, scaled_, stages_> {
   static constexpr int weight_bytes = 0;
 };
 
-// both_chunks: whether an adder has two chunks' products in flight; registers: of a thread of each
+// turns: whether the weighers take turns at the special-function unit; registers: of a thread of each
 // role.
 template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, bool turns_,
-          bool both_chunks_, bool products_ahead_, int weigher_registers_, int adder_registers_,
-          int loader_registers_>
+          int weigher_registers_, int adder_registers_, int loader_registers_>
 struct PrefillRolesConfig : PrefillShape<head_dim_, scaled_, stages_> {
   static constexpr int polynomial_groups = polynomial_groups_;
   static constexpr bool turns = turns_;
-  static constexpr bool both_chunks = both_chunks_;
-  static constexpr bool products_ahead = products_ahead_;
   static constexpr int weigher_registers = weigher_registers_;
   static constexpr int adder_registers = adder_registers_;
   static constexpr int loader_registers = loader_registers_;

@@ -1,0 +1,11 @@
+#include "ops/attention/prefill_sm90_bfloat16.cuh"
+#include "ops/attention/prefill_sm90_pick.cuh"
+
+namespace octet {
+
+PrefillKernel prefill_kernel_bfloat16_256() {
+  using Config = PrefillBfloat16Config<256, 2, 1>;
+  return describe_kernel<Config>(prefill_bfloat16_kernel<Config>);
+}
+
+}  // namespace octet
