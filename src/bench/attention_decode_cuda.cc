@@ -252,31 +252,10 @@ double relative_error(const std::vector<float>& output, const std::vector<double
   return std::sqrt(difference / norm);
 }
 
-// The flags' policy; with scales of a tensor or of heads, numbers near what calibration would find
-// for N(0, 1).
-KvPolicy policy_of(const AttentionDecodeBench& bench) {
-  const bool of_tensor = bench.cache.scales == "tensor";
-  if (!of_tensor && bench.cache.scales != "head") return make_kv_policy(bench.cache, 1);
-  KvPolicyOptions options = bench.cache;
-  options.scales = "unit";
-  KvPolicy policy = make_kv_policy(options, 1);
-  const auto make_static = [&](KvSidePolicy& side, std::vector<float>& scales, float scale) {
-    if (side.scales != KvScales::unit) return;
-    side.scales = of_tensor ? KvScales::tensor : KvScales::head;
-    for (int head = 0; head < bench.kv_heads; ++head) {
-      scales.push_back(of_tensor ? scale : scale * (1.0f + 0.1f * static_cast<float>(head)));
-    }
-  };
-  make_static(policy.layers[0].key, policy.constants[0].key_scales, 6.0f / 448.0f);
-  make_static(policy.layers[0].value, policy.constants[0].value_scales, 7.0f / 448.0f);
-  policy.scales_name = bench.cache.scales;
-  return policy;
-}
-
 }  // namespace
 
 AttentionDecodeReport bench_attention_decode(const AttentionDecodeBench& bench) {
-  const KvPolicy policy = policy_of(bench);
+  const KvPolicy policy = random_cache_policy(bench.cache, bench.kv_heads);
   const CudaDeviceInfo device = cuda_device_info();
   Problem problem(bench, policy.layers[0], policy.constants[0], device);
   AttentionDecodeReport report;

@@ -31,14 +31,17 @@ int rows_of(const AttentionPrefillBench& bench) {
 
 class Problem {
  public:
-  Problem(const AttentionPrefillBench& bench, const KvLayerPolicy& policy)
+  Problem(const AttentionPrefillBench& bench, const KvLayerPolicy& policy,
+          const KvLayerConstants& constants)
       : bench_(bench),
+        constants_(constants),
         rows_(rows_of(bench)),
         cache_({policy,
                 {bench.kv_heads, bench.head_dim, bench.window},
                 bench.batch,
                 bench.context,
-                static_cast<float>(bench.value_mean)}),
+                static_cast<float>(bench.value_mean),
+                constants}),
         workspace_({bench.head_dim, bench.query_heads, bench.kv_heads, bench.window, policy},
                    rows_ * bench.batch, bench.batch) {
     std::mt19937_64 random(3);
@@ -77,6 +80,8 @@ class Problem {
     args.output_stride = args.query_stride;
     args.softmax_scale = softmax_scale();
     args.layer = cache_.layer();
+    args.key_scales = cache_.key_scales();
+    args.value_scales = cache_.value_scales();
     args.page_table = cache_.table();
     args.page_table_stride = cache_.pages_per_sequence();
     prefill_sm90(args, workspace_, stream);
@@ -107,10 +112,11 @@ class Problem {
     }
     return query;
   }
-  // The largest query element of the block of work that holds a row and head.
-  float block_maximum(int sequence, int row, int head) const;
+  // The largest norm of a query row in the block of work that holds a row and head.
+  double block_norm(int sequence, int row, int head) const;
 
   AttentionPrefillBench bench_;
+  KvLayerConstants constants_;
   int rows_;
   RandomCache cache_;
   PrefillSm90Workspace workspace_;
@@ -119,19 +125,21 @@ class Problem {
   DeviceArray<std::uint16_t> output_;
 };
 
-float Problem::block_maximum(int sequence, int row, int head) const {
+double Problem::block_norm(int sequence, int row, int head) const {
   const int group = bench_.query_heads / bench_.kv_heads;
   const int kv_head = head / group;
   const int place = row * group + head % group;
   const int first = place / prefill_block_rows * prefill_block_rows;
   const int last = std::min(first + prefill_block_rows, rows_ * group);
-  float maximum = 0;
+  double largest = 0;
   for (int i = first; i < last; ++i) {
+    double squares = 0;
     for (const float x : query_of(sequence, i / group, kv_head * group + i % group)) {
-      maximum = std::max(maximum, std::fabs(x));
+      squares += static_cast<double>(x) * x;
     }
+    largest = std::max(largest, squares);
   }
-  return maximum;
+  return std::sqrt(largest);
 }
 
 void Problem::check(AttentionPrefillReport* report) {
@@ -158,8 +166,14 @@ void Problem::check(AttentionPrefillReport* report) {
     const int kv_head = side * (bench_.kv_heads - 1);
     const PageId* table = cache_.host_table().data() +
                           static_cast<std::ptrdiff_t>(sequence) * cache_.pages_per_sequence();
-    const StoredHead head = read_stored_head(
+    StoredHead head = read_stored_head(
         layout, 0, bench_.context, [&](int page) { return cache_.host_run(table[page], kv_head); });
+    const auto set_static = [&](std::vector<float>& of_tokens, const std::vector<float>& of_heads) {
+      if (of_heads.empty()) return;
+      std::fill(of_tokens.begin(), of_tokens.end(), of_heads[static_cast<std::size_t>(kv_head)]);
+    };
+    set_static(head.key_scales, constants_.key_scales);
+    set_static(head.value_scales, constants_.value_scales);
     std::vector<int> rows = {0, rows_ - 1};
     while (static_cast<int>(rows.size()) < checked_rows) {
       rows.push_back(static_cast<int>(random() % static_cast<unsigned>(rows_)));
@@ -174,7 +188,7 @@ void Problem::check(AttentionPrefillReport* report) {
       const int row = rows[at];
       const std::vector<float> query = query_of(sequence, row, head_of(i));
       attend_exactly(head, query, first_of(row), last_of(row), softmax_scale(), exact[at].data());
-      attend_as_prefill_rounds(head, query, block_maximum(sequence, row, head_of(i)), first_of(row),
+      attend_as_prefill_rounds(head, query, block_norm(sequence, row, head_of(i)), first_of(row),
                                last_of(row), softmax_scale(), emulated[at].data());
     });
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -199,9 +213,9 @@ void Problem::check(AttentionPrefillReport* report) {
 }  // namespace
 
 AttentionPrefillReport bench_attention_prefill(const AttentionPrefillBench& bench) {
-  const KvPolicy policy = make_kv_policy(bench.cache, 1);
+  const KvPolicy policy = random_cache_policy(bench.cache, bench.kv_heads);
   const CudaDeviceInfo device = cuda_device_info();
-  Problem problem(bench, policy.layers[0]);
+  Problem problem(bench, policy.layers[0], policy.constants[0]);
   AttentionPrefillReport report;
   report.device = device.name;
   report.cache = describe(policy.layers[0]);

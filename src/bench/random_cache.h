@@ -19,6 +19,10 @@ struct RandomCacheShape {
   KvLayerConstants constants = {};  // static scales, where the policy has them
 };
 
+// The options' policy, for one layer; with scales of a tensor or of heads, numbers near what
+// calibration would find for N(0, 1).
+KvPolicy random_cache_policy(const KvPolicyOptions& options, int kv_heads);
+
 // Keys and values of N(0, 1) with the policy's scales, in Hopper's order, in shuffled pages. (int8
 // keys are taken as rotated already, which changes no distribution.) Keys past the context are NaN
 // codes with NaN scales.

@@ -8,6 +8,25 @@
 
 namespace octet {
 
+KvPolicy random_cache_policy(const KvPolicyOptions& options, int kv_heads) {
+  const bool of_tensor = options.scales == "tensor";
+  if (!of_tensor && options.scales != "head") return make_kv_policy(options, 1);
+  KvPolicyOptions unit = options;
+  unit.scales = "unit";
+  KvPolicy policy = make_kv_policy(unit, 1);
+  const auto make_static = [&](KvSidePolicy& side, std::vector<float>& scales, float scale) {
+    if (side.scales != KvScales::unit) return;
+    side.scales = of_tensor ? KvScales::tensor : KvScales::head;
+    for (int head = 0; head < kv_heads; ++head) {
+      scales.push_back(of_tensor ? scale : scale * (1.0f + 0.1f * static_cast<float>(head)));
+    }
+  };
+  make_static(policy.layers[0].key, policy.constants[0].key_scales, 6.0f / 448.0f);
+  make_static(policy.layers[0].value, policy.constants[0].value_scales, 7.0f / 448.0f);
+  policy.scales_name = options.scales;
+  return policy;
+}
+
 RandomCache::RandomCache(const RandomCacheShape& shape) : shape_(shape) {
   for (const KvSidePolicy& side : {shape.policy.key, shape.policy.value}) {
     if (side.dtype == KvDtype::float32 || side.dtype == KvDtype::float16) {

@@ -87,9 +87,10 @@ __device__ __forceinline__ void fence_async_shared() {
 // holds bytes 4 (i % 4) to + 3 of row i / 4 of each.
 __device__ __forceinline__ void store_matrices(std::uint32_t row_address, std::uint32_t a,
                                                std::uint32_t b, std::uint32_t c, std::uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address),
-               "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(a),
+      "r"(b), "r"(c), "r"(d)
+      : "memory");
 }
 
 // --- Barrier 1..15 among `threads` threads of the block.

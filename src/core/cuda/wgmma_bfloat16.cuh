@@ -1,8 +1,8 @@
 // Hopper's wide matrix products of bfloat16, one thin function for each shape that the kernels use
 // (PTX ISA 8.0): d = (accumulate ? d : 0) + A B for one step of k = 16, in float32. A is 64 rows of
 // k, in shared memory or in registers; B is 8 n columns in shared memory. d lies as wgmma_e4m3.cuh
-// says; of A in registers a thread holds the same rows in a[0], a[2] and a[1], a[3], k 2 (t % 4) and
-// the next in a[0], a[1], the same + 8 in a[2], a[3].
+// says; of A in registers a thread holds the same rows in a[0], a[2] and a[1], a[3], k 2 (t % 4)
+// and the next in a[0], a[1], the same + 8 in a[2], a[3].
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 namespace octet::ptx {
 
 // B's k index contiguous.
-__device__ __forceinline__ void wgmma_bfloat16(float (&d)[64], std::uint64_t a,
-    std::uint64_t b, bool accumulate) {
+__device__ __forceinline__ void wgmma_bfloat16(float (&d)[64], std::uint64_t a, std::uint64_t b,
+                                               bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
@@ -34,8 +34,8 @@ __device__ __forceinline__ void wgmma_bfloat16(float (&d)[64], std::uint64_t a,
         "+f"(d[63])
       : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
 }
-__device__ __forceinline__ void wgmma_bfloat16(float (&d)[32], std::uint64_t a,
-    std::uint64_t b, bool accumulate) {
+__device__ __forceinline__ void wgmma_bfloat16(float (&d)[32], std::uint64_t a, std::uint64_t b,
+                                               bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
@@ -53,8 +53,9 @@ __device__ __forceinline__ void wgmma_bfloat16(float (&d)[32], std::uint64_t a,
 }
 
 // B's columns contiguous (transposed_descriptor, wgmma_narrow.cuh).
-__device__ __forceinline__ void wgmma_bfloat16_transposed(float (&d)[64], const std::uint32_t (&a)[4],
-    std::uint64_t b, bool accumulate) {
+__device__ __forceinline__ void wgmma_bfloat16_transposed(float (&d)[64],
+                                                          const std::uint32_t (&a)[4],
+                                                          std::uint64_t b, bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
@@ -63,7 +64,8 @@ __device__ __forceinline__ void wgmma_bfloat16_transposed(float (&d)[64], const 
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
       "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"
       "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"
-      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, 1;\n"
+      "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, "
+      "p, 1, 1, 1;\n"
       "}\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
@@ -77,15 +79,17 @@ __device__ __forceinline__ void wgmma_bfloat16_transposed(float (&d)[64], const 
         "+f"(d[63])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
 }
-__device__ __forceinline__ void wgmma_bfloat16_transposed(float (&d)[32], const std::uint32_t (&a)[4],
-    std::uint64_t b, bool accumulate) {
+__device__ __forceinline__ void wgmma_bfloat16_transposed(float (&d)[32],
+                                                          const std::uint32_t (&a)[4],
+                                                          std::uint64_t b, bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
       "setp.ne.b32 p, %37, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
       "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1;\n"
+      "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, "
+      "p, 1, 1, 1;\n"
       "}\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
         "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),

@@ -139,8 +139,8 @@ __device__ __forceinline__ void wgmma_e4m3(float (&d)[36], std::uint64_t a, std:
       : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));
 }
 
-// The same into float16, two neighbouring columns a register: d[2 j] of a thread's first row, d[2 j + 1]
-// of its second, columns 8 j + 2 (t % 4) and the next.
+// The same into float16, two neighbouring columns a register: d[2 j] of a thread's first row, d[2 j
+// + 1] of its second, columns 8 j + 2 (t % 4) and the next.
 __device__ __forceinline__ void wgmma_e4m3_float16(std::uint32_t (&d)[32],
                                                    const std::uint32_t (&a)[4], std::uint64_t b,
                                                    bool accumulate) {
@@ -161,9 +161,8 @@ __device__ __forceinline__ void wgmma_e4m3_float16(std::uint32_t (&d)[32],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate)));
 }
 
-__device__ __forceinline__ void wgmma_e4m3_float16(std::uint32_t (&d)[32],
-                                                   std::uint64_t a, std::uint64_t b,
-                                                   bool accumulate) {
+__device__ __forceinline__ void wgmma_e4m3_float16(std::uint32_t (&d)[32], std::uint64_t a,
+                                                   std::uint64_t b, bool accumulate) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"

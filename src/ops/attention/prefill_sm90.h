@@ -61,13 +61,13 @@ enum class PrefillOutput : std::uint8_t { bfloat16, float32 };
 //     [64 i, 64 i + 64); pages before a window are not read
 //
 // Rounding beside that of K and V, of 8 bits: the query to e4m3, scaled by the power of two that
-// brings the largest norm of up to 128 neighbouring rows to [4, 8) (head_dim 64: [8, 16)); scores to
-// float16, each sum of 32 dimensions anew, and then as powers of two, of which those above 2048 lose
-// their last whole bit; the softmax weights, times the values' scales, to e4m3, scaled by a power of
-// two of each row and 128 keys that brings the largest to (1, 256]. Row sums are those of the rounded
-// weights. Products of 128 keys are added up by the tensor core in 14 bits, and these in float32.
-// Of bfloat16: the weights to bfloat16, and nothing else. The result depends on how rows are chunked
-// only through this rounding; not on the pages' places.
+// brings the largest norm of up to 128 neighbouring rows to [4, 8) (head_dim 64: [8, 16)); scores
+// to float16, each sum of 32 dimensions anew, and then as powers of two, of which those above 2048
+// lose their last whole bit; the softmax weights, times the values' scales, to e4m3, scaled by a
+// power of two of each row and 128 keys that brings the largest to (1, 256]. Row sums are those of
+// the rounded weights. Products of 128 keys are added up by the tensor core in 14 bits, and these
+// in float32. Of bfloat16: the weights to bfloat16, and nothing else. The result depends on how
+// rows are chunked only through this rounding; not on the pages' places.
 struct PrefillSm90Args {
   const void* query = nullptr;
   void* output = nullptr;

@@ -1,10 +1,10 @@
 // The Hopper prefill kernel for bfloat16 keys and values. Internal to src/ops/attention; the design
 // and its figures are in docs/kernels/prefill_sm90.md.
 //
-// A block fills a multiprocessor and stays: two warpgroups that compute, 64 rows each, and one whose
-// warps hand out work, load pages and clear what lies past the context. Scores of the next tile are
-// multiplied together with this one's values, and become weights while these still are; the
-// warpgroups take turns at asking for products.
+// A block fills a multiprocessor and stays: two warpgroups that compute, 64 rows each, and one
+// whose warps hand out work, load pages and clear what lies past the context. Scores of the next
+// tile are multiplied together with this one's values, and become weights while these still are;
+// the warpgroups take turns at asking for products.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -98,9 +98,8 @@ template <typename Config>
 __device__ __forceinline__ void multiply_wide_keys(const PrefillShared<Config>& shared, int group,
                                                    int stage, float (&x)[Config::keys / 2]) {
   const std::uint64_t query = ptx::matrix_descriptor<128>(shared.query[group]);
-  const std::uint64_t keys =
-      descriptor(ptx::matrix_descriptor<128>(shared.keys[0]),
-                 static_cast<std::uint32_t>(stage) * sizeof(shared.keys[0]));
+  const std::uint64_t keys = descriptor(ptx::matrix_descriptor<128>(shared.keys[0]),
+                                        static_cast<std::uint32_t>(stage) * sizeof(shared.keys[0]));
 #pragma unroll
   for (int step = 0; step < Config::head_dim / 16; ++step) {
     const int panel = step / 4;
@@ -131,8 +130,8 @@ __device__ __forceinline__ void multiply_wide_values(
 }
 
 // Scores become weights 2^(factor x - base), which are summed. A base is kept while no weight is
-// above 2^16: bfloat16 and float32 have the range, and nothing waits for a row's maximum. alpha: what
-// earlier outputs must be multiplied by.
+// above 2^16: bfloat16 and float32 have the range, and nothing waits for a row's maximum. alpha:
+// what earlier outputs must be multiplied by.
 template <typename Config>
 __device__ __forceinline__ bool weigh(float factor, float (&x)[Config::keys / 2],
                                       PrefillBfloat16Rows<Config>& rows, float (&alpha)[2]) {
@@ -147,11 +146,10 @@ __device__ __forceinline__ bool weigh(float factor, float (&x)[Config::keys / 2]
       const float pair = fmaxf(x[4 * j + 2 * r], x[4 * j + 2 * r + 1]);
       partial[j % 4] = j < 4 ? pair : fmaxf(partial[j % 4], pair);
     }
-    highest[r] =
-        factor * fmaxf(fmaxf(partial[0], partial[1]), fmaxf(partial[2], partial[3]));
+    highest[r] = factor * fmaxf(fmaxf(partial[0], partial[1]), fmaxf(partial[2], partial[3]));
   }
-  const bool moved = __any_sync(
-      ~0u, highest[0] > rows.base[0] + most || highest[1] > rows.base[1] + most);
+  const bool moved =
+      __any_sync(~0u, highest[0] > rows.base[0] + most || highest[1] > rows.base[1] + most);
   if (moved) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -182,13 +180,14 @@ __device__ __forceinline__ bool weigh(float factor, float (&x)[Config::keys / 2]
 }
 
 template <typename Config>
-__device__ __forceinline__ void round_wide_weights(
-    const float (&x)[Config::keys / 2], std::uint32_t (&weights)[Config::keys / 16][4]) {
+__device__ __forceinline__ void round_wide_weights(const float (&x)[Config::keys / 2],
+                                                   std::uint32_t (&weights)[Config::keys / 16][4]) {
 #pragma unroll
   for (int step = 0; step < Config::keys / 16; ++step) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const __nv_bfloat162 pair = __floats2bfloat162_rn(x[8 * step + 2 * i], x[8 * step + 2 * i + 1]);
+      const __nv_bfloat162 pair =
+          __floats2bfloat162_rn(x[8 * step + 2 * i], x[8 * step + 2 * i + 1]);
       weights[step][i] = *reinterpret_cast<const std::uint32_t*>(&pair);
     }
   }
@@ -249,8 +248,7 @@ __device__ __forceinline__ void compute_wide_item(const PrefillParameters& p,
   const int lane = threadIdx.x % 32;
   const int own_row = 16 * (threadIdx.x / 32 % 4) + lane % 16;
   if (lane < 16) {
-    shared.positions[group][own_row] =
-        row_position(p, item, item.first_row + 64 * group + own_row);
+    shared.positions[group][own_row] = row_position(p, item, item.first_row + 64 * group + own_row);
   }
   copy_query(p, shared, item, group);
   const float factor = p.scale_log2;

@@ -53,7 +53,8 @@ PrefillKernel kernel_of(const PrefillSm90Shape& shape) {
   const PrefillKernel kernel = find_kernel(shape);
   if (kernel.function == nullptr) {
     throw_unsupported(
-        "prefill on Hopper: head_dim {} with a cache of {} with {} and {} scales; expected head_dim "
+        "prefill on Hopper: head_dim {} with a cache of {} with {} and {} scales; expected "
+        "head_dim "
         "64, 128 or 256 and bfloat16, or fp8 whose scales are dynamic on both sides or on neither",
         shape.head_dim, describe(shape.policy), name_of(shape.policy.key.scales),
         name_of(shape.policy.value.scales));

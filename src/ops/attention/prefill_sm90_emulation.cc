@@ -14,6 +14,7 @@ namespace octet {
 
 namespace {
 
+// Static scales are the reader's to apply.
 float scale_at(const KvSidePolicy& side, const std::byte* scales, int token) {
   if (side.scales != KvScales::dynamic) return 1.0f;
   std::uint16_t bits;
@@ -41,10 +42,12 @@ const float* row_of(const std::vector<float>& rows, int head_dim, int row) {
 
 StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int context,
                             const std::function<const std::byte*(int page)>& run) {
-  if (layout.policy.key.dtype != KvDtype::fp8 || layout.policy.value.dtype != KvDtype::fp8) {
+  const KvDtype dtype = layout.policy.key.dtype;
+  if ((dtype != KvDtype::fp8 && dtype != KvDtype::bfloat16) || layout.policy.value.dtype != dtype) {
     throw_error(ErrorKind::internal, "read_stored_head: a cache of {}", describe(layout.policy));
   }
   StoredHead head;
+  head.dtype = dtype;
   head.head_dim = layout.head_dim;
   const auto width = static_cast<std::size_t>(layout.head_dim);
   const auto keys = static_cast<std::size_t>(context);
@@ -60,12 +63,18 @@ StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int contex
     head.value_scales[at] = scale_at(layout.policy.value, bytes + layout.value_scale_offset, token);
     for (int i = 0; i < layout.head_dim; ++i) {
       const auto place = at * width + static_cast<std::size_t>(i);
-      const auto code = [&](std::size_t side, KvOrder order) {
+      const auto element = [&](std::size_t side, KvOrder order) {
+        if (dtype == KvDtype::bfloat16) {
+          std::uint16_t bits;
+          std::memcpy(&bits, bytes + side + element_offset(order, 2, layout.head_dim, token, i),
+                      sizeof(bits));
+          return bfloat16_to_float(bits);
+        }
         return float8_e4m3_to_float(static_cast<std::uint8_t>(
             bytes[side + element_offset(order, 1, layout.head_dim, token, i)]));
       };
-      head.keys[place] = code(layout.key_offset, layout.key_order);
-      head.values[place] = code(layout.value_offset, layout.value_order);
+      head.keys[place] = element(layout.key_offset, layout.key_order);
+      head.values[place] = element(layout.value_offset, layout.value_order);
     }
   }
   return head;
@@ -92,12 +101,20 @@ void attend_exactly(const StoredHead& head, std::span<const float> query, int fi
 }
 
 void attend_as_prefill_rounds(const StoredHead& head, std::span<const float> query,
-                              float query_maximum, int first, int last, double softmax_scale,
+                              double query_norm, int first, int last, double softmax_scale,
                               double* output) {
-  // The largest element of the rows that share a scale comes to [128, 256).
-  const int exponent = query_maximum > 0 ? std::ilogb(query_maximum) - 7 : 0;
-  std::vector<float> rounded;
-  for (const float x : query) rounded.push_back(round_e4m3(std::ldexp(x, -exponent)));
+  const bool fp8 = head.dtype == KvDtype::fp8;
+  const auto round_weight = [&](double weight) {
+    return fp8 ? round_e4m3(weight) : round_to_bfloat16(static_cast<float>(weight));
+  };
+  // The largest norm of the rows that share a scale comes to [2^(e - 1), 2^e).
+  const int exponent = fp8 && query_norm > 0
+                           ? std::ilogb(query_norm) + 1 - prefill_query_exponent(head.head_dim)
+                           : 0;
+  std::vector<float> rounded(query.begin(), query.end());
+  if (fp8) {
+    for (float& x : rounded) x = round_e4m3(std::ldexp(x, -exponent));
+  }
   const double factor = std::ldexp(softmax_scale * 1.44269504088896341, exponent);
 
   double highest = -HUGE_VAL;
@@ -121,8 +138,10 @@ void attend_as_prefill_rounds(const StoredHead& head, std::span<const float> que
     for (int i = 0; i < head.head_dim; ++i) output[i] *= before;
     for (int key = begin; key < end; ++key) {
       const double score = scores[static_cast<std::size_t>(key - begin)];
-      const double weight = beta * round_e4m3(std::exp2(score - tile + 8));
-      sum += weight / head.value_scales[static_cast<std::size_t>(key)];
+      const double exact = std::exp2(score - tile + 8);
+      const double weight = beta * round_weight(exact);
+      // Sums of bfloat16 weights are of those before they were rounded.
+      sum += (fp8 ? weight : beta * exact) / head.value_scales[static_cast<std::size_t>(key)];
       const float* value = row_of(head.values, head.head_dim, key);
       for (int i = 0; i < head.head_dim; ++i) output[i] += weight * value[i];
     }

@@ -1,5 +1,5 @@
-#include "ops/attention/prefill_sm90_roles.cuh"
 #include "ops/attention/prefill_sm90_pick.cuh"
+#include "ops/attention/prefill_sm90_roles.cuh"
 
 namespace octet {
 

@@ -1,5 +1,5 @@
-// The Hopper prefill kernel for e4m3 keys and values at head_dim 256. Internal to src/ops/attention;
-// the design and its figures are in docs/kernels/prefill_sm90.md.
+// The Hopper prefill kernel for e4m3 keys and values at head_dim 256. Internal to
+// src/ops/attention; the design and its figures are in docs/kernels/prefill_sm90.md.
 //
 // A block fills a multiprocessor and stays: two warpgroups that compute, 64 rows each, and one
 // whose warps hand out work, load pages and prepare what lies beside them. For a tile of 128 keys:
@@ -22,12 +22,14 @@
 
 namespace octet {
 
-// One item's tiles, the last first: scores, weights and values one after the other, overlapped by the
-// other warpgroup's.
+// One item's tiles, the last first: scores, weights and values one after the other, overlapped by
+// the other warpgroup's.
 template <typename Config>
-__device__ __forceinline__ void compute_tiles(
-    const PrefillParameters& p, PrefillShared<Config>& shared, const PrefillBlock& item, int group,
-    float factor, PrefillRing<Config::stages>& ring, PrefillSums<Config>& sums) {
+__device__ __forceinline__ void compute_tiles(const PrefillParameters& p,
+                                              PrefillShared<Config>& shared,
+                                              const PrefillBlock& item, int group, float factor,
+                                              PrefillRing<Config::stages>& ring,
+                                              PrefillSums<Config>& sums) {
   PrefillBases bases;
   bases.clear();
   const PrefillSeen seen(p, item, group);
@@ -74,7 +76,7 @@ __device__ __forceinline__ void compute_item(const PrefillParameters& p,
   }
   __syncwarp();
   const float factor =
-      load_query(p, shared, item, group, n) * p.scale_log2 * key_scale(p, item);
+      load_query(p, shared, item, group, n) * p.scale_log2 * key_scale<Config>(p, item);
   PrefillSums<Config> sums;
   sums.clear();
   compute_tiles(p, shared, item, group, factor, ring, sums);

@@ -162,14 +162,14 @@ __device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config
   for (int x = 0; x < 2; ++x) {
     const float low = fmaxf(value_scale[2 * x], least);
     const float high = fmaxf(value_scale[2 * x + 1], least);
-    const float2 keys = make_float2(key_scale[2 * x] * key_factor, key_scale[2 * x + 1] * key_factor);
+    const float2 keys =
+        make_float2(key_scale[2 * x] * key_factor, key_scale[2 * x + 1] * key_factor);
     const float2 values = make_float2(ptx::log2_approximate(low), ptx::log2_approximate(high));
     // float16 has a power of two near 0 best: relative to that of the tile's largest scale.
     const float offset = static_cast<float>(127 - exponent);
     const int eight = 8 * x + lane / 4;
-    shared.columns[stage][(eight / 2 * 4 + lane % 4) * 2 + eight % 2] =
-        make_uint2(ptx::to_float16x2(keys.x, keys.y),
-                   ptx::to_float16x2(values.x + offset, values.y + offset));
+    shared.columns[stage][(eight / 2 * 4 + lane % 4) * 2 + eight % 2] = make_uint2(
+        ptx::to_float16x2(keys.x, keys.y), ptx::to_float16x2(values.x + offset, values.y + offset));
     const bool low_valid = 64 * x + 2 * lane >= first && 64 * x + 2 * lane < last;
     const bool high_valid = 64 * x + 2 * lane + 1 >= first && 64 * x + 2 * lane + 1 < last;
     float low_rest = low_valid ? __fdividef(up, low) : 0.0f;
@@ -191,14 +191,14 @@ __device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config
   }
 }
 
-// Rows of ones (or, with scales, room for the inverses) below the values of every stage. All threads
-// of the block, before they part.
+// Rows of ones (or, with scales, room for the inverses) below the values of every stage. All
+// threads of the block, before they part.
 template <typename Config>
 __device__ void clear_inverses(PrefillShared<Config>& shared) {
   for (int i = threadIdx.x; i < Config::stages * 64; i += Config::threads) {
     const int place = i % 32;
-    auto* rows = reinterpret_cast<uint4*>(shared.values[i / 64][i / 32 % 2] +
-                                          Config::page_side_bytes);
+    auto* rows =
+        reinterpret_cast<uint4*>(shared.values[i / 64][i / 32 % 2] + Config::page_side_bytes);
     const std::uint32_t word = place < 4 && !Config::scaled ? 0x38383838u : 0;  // 1.0
     rows[place] = make_uint4(word, word, word, word);
     if (i % 64 == 0) shared.tile_factors[i / 64] = make_float2(1, 1);

@@ -18,7 +18,7 @@ struct PrefillParameters {
 
   const float* key_scales;    // static scales, [kv_heads]; null: 1
   const float* value_scales;  // the same
-  const std::byte* layer;  // the arena, moved on to this layer's place in a page
+  const std::byte* layer;     // the arena, moved on to this layer's place in a page
   std::size_t slab_bytes;
   std::size_t page_bytes;
   std::size_t run_bytes;

@@ -96,8 +96,8 @@ __device__ __forceinline__ void multiply_values(const PrefillShared<Config>& sha
                                                 float (&products)[registers]) {
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    ptx::wgmma_e4m3(products, descriptor(weights, 32 * step),
-                    values_of(shared, stage, chunk, step), step > 0);
+    ptx::wgmma_e4m3(products, descriptor(weights, 32 * step), values_of(shared, stage, chunk, step),
+                    step > 0);
   }
 }
 

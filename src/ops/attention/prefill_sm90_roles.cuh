@@ -34,12 +34,12 @@ __device__ __forceinline__ void lay_weights(PrefillShared<Config>& shared, int g
   // The lane's row of four matrices: rows 8 (lane / 8 % 2) + lane % 8 of the warp's, sixteen keys
   // 2 step + lane / 16.
   const int row = 16 * warp + lane % 8 + lane / 8 % 2 * 8;
-  const std::uint32_t address = ptx::shared_address(shared.weights[group][place]) + 128 * row +
-                                16 * (lane / 16 ^ lane % 8);
+  const std::uint32_t address =
+      ptx::shared_address(shared.weights[group][place]) + 128 * row + 16 * (lane / 16 ^ lane % 8);
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    ptx::store_matrices(address ^ (32 * step), weights[step][0], weights[step][1],
-                        weights[step][2], weights[step][3]);
+    ptx::store_matrices(address ^ (32 * step), weights[step][0], weights[step][1], weights[step][2],
+                        weights[step][3]);
   }
   if (lane % 4 == 0) {
 #pragma unroll
@@ -74,7 +74,7 @@ __device__ __forceinline__ void weigh_item(const PrefillParameters& p,
   }
   __syncwarp();
   const float factor =
-      load_query(p, shared, item, group, n, query) * p.scale_log2 * key_scale(p, item);
+      load_query(p, shared, item, group, n, query) * p.scale_log2 * key_scale<Config>(p, item);
   const PrefillSeen seen(p, item, group);
   PrefillBases bases;
   bases.clear();
@@ -174,11 +174,9 @@ class PrefillAdder {
 };
 
 template <typename Config>
-  requires(Config::chunks == 1)
-__device__ __forceinline__ void add_tiles(PrefillShared<Config>& shared, int tiles,
-                                          PrefillRing<Config::stages>& ring,
-                                          PrefillRing<2>& places,
-                                          PrefillSums<Config> (&sums)[2]) {
+requires(Config::chunks == 1) __device__ __forceinline__
+    void add_tiles(PrefillShared<Config>& shared, int tiles, PrefillRing<Config::stages>& ring,
+                   PrefillRing<2>& places, PrefillSums<Config> (&sums)[2]) {
   PrefillAdder<Config> adder(shared);
   const auto add = [&]<int group>() __attribute__((always_inline)) {
     float beta[2];
@@ -201,14 +199,12 @@ __device__ __forceinline__ void add_tiles(PrefillShared<Config>& shared, int til
   }
 }
 
-// Two chunks: one's products are added while the next's are multiplied, within a tile. (Across tiles
-// the compiler would make the products wait for one another.)
+// Two chunks: one's products are added while the next's are multiplied, within a tile. (Across
+// tiles the compiler would make the products wait for one another.)
 template <typename Config>
-  requires(Config::chunks == 2)
-__device__ __forceinline__ void add_tiles(PrefillShared<Config>& shared, int tiles,
-                                          PrefillRing<Config::stages>& ring,
-                                          PrefillRing<2>& places,
-                                          PrefillSums<Config> (&sums)[2]) {
+requires(Config::chunks == 2) __device__ __forceinline__
+    void add_tiles(PrefillShared<Config>& shared, int tiles, PrefillRing<Config::stages>& ring,
+                   PrefillRing<2>& places, PrefillSums<Config> (&sums)[2]) {
   PrefillAdder<Config> adder(shared);
 #pragma unroll 1
   for (; tiles > 0; --tiles) {

@@ -17,9 +17,11 @@ __device__ __forceinline__ int row_of_thread(int r) {
          8 * r;
 }
 // Their places among the sequence's rows, found anew where they are needed: registers to keep them
-// there are not.
+// there are not, and the compiler would.
 __device__ __forceinline__ int row_place(const PrefillBlock& item, int group, int r) {
-  return item.first_row + 64 * group + row_of_thread(r);
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return item.first_row + 64 * group + 16 * (thread / 32 % 4) + thread % 32 / 4 + 8 * r;
 }
 // The newest key that a row sees. Places past the last row see what that sees; their query is 0,
 // and their output is not stored.
@@ -29,12 +31,13 @@ __device__ __forceinline__ int row_position(const PrefillParameters& p, const Pr
 }
 
 // Static scales of the item's KV head.
+template <typename Config>
 __device__ __forceinline__ float key_scale(const PrefillParameters& p, const PrefillBlock& item) {
-  return p.key_scales == nullptr ? 1.0f : p.key_scales[item.kv_head];
+  return Config::scaled || p.key_scales == nullptr ? 1.0f : p.key_scales[item.kv_head];
 }
-__device__ __forceinline__ float value_scale(const PrefillParameters& p,
-                                             const PrefillBlock& item) {
-  return p.value_scales == nullptr ? 1.0f : p.value_scales[item.kv_head];
+template <typename Config>
+__device__ __forceinline__ float value_scale(const PrefillParameters& p, const PrefillBlock& item) {
+  return Config::scaled || p.value_scales == nullptr ? 1.0f : p.value_scales[item.kv_head];
 }
 
 // The warpgroups pass a token, so that they do not do the same at the same time. Left alone they
@@ -80,10 +83,10 @@ __device__ __forceinline__ void read_query(const PrefillParameters& p, const Pre
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int place = row_place(item, group, r);
-    const __nv_bfloat16* from =
-        static_cast<const __nv_bfloat16*>(p.query) +
-        (item.query_row + place / p.group) * p.query_stride +
-        (item.kv_head * p.group + place % p.group) * Config::head_dim + 4 * (lane % 4);
+    const __nv_bfloat16* from = static_cast<const __nv_bfloat16*>(p.query) +
+                                (item.query_row + place / p.group) * p.query_stride +
+                                (item.kv_head * p.group + place % p.group) * Config::head_dim +
+                                4 * (lane % 4);
 #pragma unroll
     for (int step = 0; step < Config::query_steps; ++step) {
 #pragma unroll
@@ -212,7 +215,7 @@ __device__ __forceinline__ void store_output(const PrefillParameters& p, const P
     float sum = lane % 4 == 0 ? low + high * 0x1p-4f : lane % 4 == 1 ? low * 0x1p-8f : 0.0f;
     sum += __shfl_xor_sync(~0u, sum, 1);
     sum += __shfl_xor_sync(~0u, sum, 2);
-    const float scale = value_scale(p, item) / sum;
+    const float scale = value_scale<Config>(p, item) / sum;
     const int place = row_place(item, group, r);
     if (place >= item.rows) continue;
     const std::int64_t at = (item.query_row + place / p.group) * p.output_stride +

@@ -39,8 +39,8 @@ struct PrefillShape {
   static constexpr int query_exponent = prefill_query_exponent(head_dim);
 };
 
-// polynomial_groups: of eight groups of weights, how many are computed by a polynomial instead of the
-// special-function unit.
+// polynomial_groups: of eight groups of weights, how many are computed by a polynomial instead of
+// the special-function unit.
 template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_>
 struct PrefillConfig : PrefillShape<head_dim_, scaled_, stages_> {
   static constexpr int polynomial_groups = polynomial_groups_;
@@ -52,8 +52,8 @@ struct PrefillConfig : PrefillShape<head_dim_, scaled_, stages_> {
   static constexpr int weight_bytes = 0;
 };
 
-// turns: whether the weighers take turns at the special-function unit; registers: of a thread of each
-// role.
+// turns: whether the weighers take turns at the special-function unit; registers: of a thread of
+// each role.
 template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, bool turns_,
           int weigher_registers_, int adder_registers_, int loader_registers_>
 struct PrefillRolesConfig : PrefillShape<head_dim_, scaled_, stages_> {
@@ -81,9 +81,9 @@ struct PrefillShared {
   alignas(1024)
       std::uint8_t query[Config::row_groups][Config::query_bytes > 0 ? Config::query_bytes : 16];
   // [64 rows][128 keys], swizzled, of each group of rows; two of them in turn.
-  alignas(1024) std::uint8_t weights[Config::row_groups][2]
-                                    [Config::weight_bytes > 0 ? Config::weight_bytes : 16];
-  float2 row_factors[Config::row_groups][2][64];  // beta and alpha that go with them
+  alignas(1024) std::uint8_t
+      weights[Config::row_groups][2][Config::weight_bytes > 0 ? Config::weight_bytes : 16];
+  float2 row_factors[Config::row_groups][2][64];     // beta and alpha that go with them
   alignas(16) std::uint16_t scales[stages][2][128];  // bfloat16: 64 of keys, 64 of values
   // Of two neighbouring keys, in float16: their scales times the query's and the softmax's, and the
   // values' scales as powers of two. A thread's share of two eights of keys are neighbours:
@@ -91,7 +91,7 @@ struct PrefillShared {
   alignas(16) uint2 columns[stages][prefill_tile_keys / 2];
   // What a tile's products must be multiplied by, and beside that those with the inverses.
   float2 tile_factors[stages];
-  PrefillBlock items[2];    // work in hand, and the next
+  PrefillBlock items[2];                           // work in hand, and the next
   float query_squares[2][4 * Config::row_groups];  // the largest squared norm of a warp's rows
   // The newest key that each row of the item sees; every warp writes and reads its own 16.
   std::int32_t positions[Config::row_groups][64];

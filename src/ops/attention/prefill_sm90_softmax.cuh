@@ -1,4 +1,5 @@
-// From float16 scores to rounded weights in the prefill kernels, two at a time. Internal to src/ops/attention.
+// From float16 scores to rounded weights in the prefill kernels, two at a time. Internal to
+// src/ops/attention.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -117,9 +118,9 @@ __device__ __forceinline__ void scale_scores(const std::uint32_t (&x)[32],
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const __half2 scores = as_half2(x[2 * j + r]);
-      powers[r][j] = as_bits(Config::scaled ? __hfma2(scores, as_half2(columns.key[j]),
-                                                      as_half2(columns.value[j]))
-                                            : __hmul2(scores, factors));
+      powers[r][j] = as_bits(
+          Config::scaled ? __hfma2(scores, as_half2(columns.key[j]), as_half2(columns.value[j]))
+                         : __hmul2(scores, factors));
     }
   }
 }

@@ -74,7 +74,7 @@ TEST_F(PrefillEmulation, OneKeyIsItsValueWhateverIsRounded) {
   std::vector<double> exact(head_dim);
   std::vector<double> rounded(head_dim);
   attend_exactly(head_, query(9), 0, 1, 0.125, exact.data());
-  attend_as_prefill_rounds(head_, query(9), 4.0f, 0, 1, 0.125, rounded.data());
+  attend_as_prefill_rounds(head_, query(9), 8.0, 0, 1, 0.125, rounded.data());
   EXPECT_LT(distance(rounded, exact.data()), 1e-12);
 }
 
@@ -85,7 +85,7 @@ TEST_F(PrefillEmulation, ErrsByThreeBitsOfTheWeights) {
     std::vector<double> exact(head_dim);
     std::vector<double> rounded(head_dim);
     attend_exactly(head_, query(row), 0, row + 1, 0.125, exact.data());
-    attend_as_prefill_rounds(head_, query(row), 4.0f, 0, row + 1, 0.125, rounded.data());
+    attend_as_prefill_rounds(head_, query(row), 8.0, 0, row + 1, 0.125, rounded.data());
     EXPECT_LT(distance(rounded, exact.data()), 8e-2);
     EXPECT_GT(distance(rounded, exact.data()), 5e-3);
   }
@@ -95,8 +95,8 @@ TEST_F(PrefillEmulation, ErrsByThreeBitsOfTheWeights) {
 TEST_F(PrefillEmulation, TheScaleOfTheQueryHardlyMatters) {
   std::vector<double> one(head_dim);
   std::vector<double> other(head_dim);
-  attend_as_prefill_rounds(head_, query(500), 3.0f, 0, 501, 0.125, one.data());
-  attend_as_prefill_rounds(head_, query(500), 48.0f, 0, 501, 0.125, other.data());
+  attend_as_prefill_rounds(head_, query(500), 9.0, 0, 501, 0.125, one.data());
+  attend_as_prefill_rounds(head_, query(500), 36.0, 0, 501, 0.125, other.data());
   EXPECT_LT(distance(other, one.data()), 2e-3);
 }
 

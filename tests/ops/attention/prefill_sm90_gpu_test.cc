@@ -30,7 +30,11 @@ struct Problem {
   int query_heads = 8;
   int kv_heads = 2;
   int window = 0;
+  std::string dtype = "fp8";
   std::string scales = "dynamic";
+  // Of each KV head, in place of `scales`.
+  std::vector<float> key_scales = {};
+  std::vector<float> value_scales = {};
   std::vector<Prompt> prompts = {};
   float value_mean = 0;
   float key_deviation = 1;  // larger: scores that span more
@@ -57,8 +61,10 @@ class PrefillSm90 : public ::testing::Test {
     shape.kv_heads = problem.kv_heads;
     shape.head_dim = problem.head_dim;
     shape.window = problem.window;
-    shape.dtype = "fp8";
-    shape.scales = problem.scales;
+    shape.dtype = problem.dtype;
+    shape.scales = problem.dtype == "fp8" ? problem.scales : "auto";
+    shape.constants.key_scales = problem.key_scales;
+    shape.constants.value_scales = problem.value_scales;
     std::vector<std::int64_t> lengths;
     for (const Prompt& prompt : problem.prompts) lengths.push_back(prompt.context);
     cache_ = std::make_unique<PagedCache>(shape, lengths);
@@ -168,6 +174,10 @@ class PrefillSm90 : public ::testing::Test {
     args.layer.slab_bytes = sm90_group_.page_bytes;
     args.layer.page_bytes = sm90_group_.page_bytes;
     args.layer.group = &sm90_group_;
+    const DeviceArray<float> key_scales(problem_.key_scales);
+    const DeviceArray<float> value_scales(problem_.value_scales);
+    if (!problem_.key_scales.empty()) args.key_scales = key_scales.data();
+    if (!problem_.value_scales.empty()) args.value_scales = value_scales.data();
     args.page_table = table_.data();
     args.page_table_stride = stride_;
     prefill_sm90(args, workspace, nullptr);
@@ -190,19 +200,21 @@ class PrefillSm90 : public ::testing::Test {
         at * row_elements() + static_cast<std::size_t>(head * problem_.head_dim),
         static_cast<std::size_t>(problem_.head_dim));
   }
-  // The largest query element of the block of work that holds a row and head.
-  float block_maximum(std::size_t sequence, int row, int head) const {
+  // The largest norm of a query row in the block of work that holds a row and head.
+  double block_norm(std::size_t sequence, int row, int head) const {
     const int place = row * group() + head % group();
     const int first = place / prefill_block_rows * prefill_block_rows;
     const int last = std::min(first + prefill_block_rows, sequences_[sequence].rows * group());
-    float maximum = 0;
+    double largest = 0;
     for (int i = first; i < last; ++i) {
+      double squares = 0;
       for (const float x :
            query_of(sequence, i / group(), head / group() * group() + i % group())) {
-        maximum = std::max(maximum, std::fabs(x));
+        squares += static_cast<double>(x) * x;
       }
+      largest = std::max(largest, squares);
     }
-    return maximum;
+    return std::sqrt(largest);
   }
 
   // Over the first and last rows of each sequence, some between, and all heads.
@@ -224,9 +236,16 @@ class PrefillSm90 : public ::testing::Test {
         rows.push_back(static_cast<int>(random() % static_cast<unsigned>(prompt.rows)));
       }
       for (int kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
-        const StoredHead head = read_stored_head(host.group->run, 0, prompt.context, [&](int page) {
+        StoredHead head = read_stored_head(host.group->run, 0, prompt.context, [&](int page) {
           return host.run(cache_->pages(s)[page], kv_head);
         });
+        const auto h = static_cast<std::size_t>(kv_head);
+        if (!problem_.key_scales.empty()) {
+          std::fill(head.key_scales.begin(), head.key_scales.end(), problem_.key_scales[h]);
+        }
+        if (!problem_.value_scales.empty()) {
+          std::fill(head.value_scales.begin(), head.value_scales.end(), problem_.value_scales[h]);
+        }
         std::vector<std::vector<double>> exact(rows.size(), std::vector<double>(width));
         std::vector<std::vector<double>> emulated = exact;
         const auto head_of = [&](std::size_t i) {
@@ -238,7 +257,7 @@ class PrefillSm90 : public ::testing::Test {
           const int first = problem_.window == 0 ? 0 : std::max(last - problem_.window, 0);
           const std::span<const float> query = query_of(s, rows[i], head_of(i));
           attend_exactly(head, query, first, last, softmax_scale(), exact[i].data());
-          attend_as_prefill_rounds(head, query, block_maximum(s, rows[i], head_of(i)), first, last,
+          attend_as_prefill_rounds(head, query, block_norm(s, rows[i], head_of(i)), first, last,
                                    softmax_scale(), emulated[i].data());
         });
         for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -264,7 +283,8 @@ class PrefillSm90 : public ::testing::Test {
     const std::string what = "head_dim " + std::to_string(problem.head_dim) + ", " +
                              std::to_string(problem.query_heads) + "/" +
                              std::to_string(problem.kv_heads) + " heads, window " +
-                             std::to_string(problem.window) + ", " + problem.scales;
+                             std::to_string(problem.window) + ", " + problem.dtype + ", " +
+                             problem.scales;
     EXPECT_LE(got.error, 1.1 * got.emulated + 7e-4) << what;
     EXPECT_LE(got.error, bound) << what;
     std::printf("[    error ] %.2e, emulated %.2e: %s\n", got.error, got.emulated, what.c_str());
@@ -305,6 +325,50 @@ TEST_F(PrefillSm90, EveryGroupSize) {
 TEST_F(PrefillSm90, UnitScales) {
   for (const int head_dim : {64, 128, 256}) {
     expect_close({.head_dim = head_dim, .scales = "unit", .prompts = whole({77, 1, 3000})});
+  }
+}
+
+TEST_F(PrefillSm90, ScalesOfEachHead) {
+  for (const int head_dim : {64, 128, 256}) {
+    expect_close({.head_dim = head_dim,
+                  .key_scales = {0.0625f, 0.02f},
+                  .value_scales = {0.01f, 0.5f},
+                  .prompts = whole({77, 1, 3000})});
+  }
+}
+
+// What a kernel of 8 bits and one of 16 are asked alike.
+TEST_F(PrefillSm90, Bfloat16) {
+  for (const int head_dim : {64, 128, 256}) {
+    const auto expect = [&](Problem problem) {
+      problem.head_dim = head_dim;
+      problem.dtype = "bfloat16";
+      expect_close(problem, 2e-3);
+    };
+    expect({.query_heads = 4, .kv_heads = 1, .prompts = whole({1, 127, 128, 129, 4097})});
+    for (const int group : {1, 3, 8, 16}) {
+      expect({.query_heads = 3 * group, .kv_heads = 3, .prompts = whole({1, 200, 64, 1000})});
+    }
+    expect({.prompts = {{1, 1000}, {64, 65}, {100, 5000}, {0, 70}, {513, 4096}}});
+    for (const int window : {1, 63, 128, 129, 1000}) {
+      expect({.window = window, .prompts = {{1, 1}, {130, 130}, {1001, 1001}, {700, 5000}}});
+    }
+    expect({.query_heads = 4, .kv_heads = 1, .prompts = {{256, 131072}}, .value_mean = 0.5f});
+    expect({.prompts = whole({3000}), .key_deviation = 8});
+  }
+}
+
+TEST_F(PrefillSm90, QueriesOfDifferentSizes) {
+  // Rows of a block share the query's scale, and float16 holds their scores.
+  for (const int head_dim : {64, 128, 256}) {
+    make({.head_dim = head_dim, .prompts = whole({300})});
+    for (std::size_t i = 0; i < query_.size(); ++i) {
+      const std::size_t head = i / static_cast<std::size_t>(head_dim) % 8;
+      query_[i] *= head == 3 ? 16.0f : head == 5 ? 0.0f : 1.0f;
+    }
+    PrefillSm90Workspace made = workspace();
+    const Errors got = errors(run(made));
+    EXPECT_LE(got.error, 1.1 * got.emulated + 7e-4) << head_dim;
   }
 }
 
@@ -390,6 +454,11 @@ TEST_F(PrefillSm90, RefusesShapesWithoutAKernel) {
   other = shape();
   other.policy.key = {KvDtype::int8, KvScales::dynamic};
   EXPECT_THROW(PrefillSm90Workspace(other, 1, 1), Error);
+  EXPECT_FALSE(PrefillSm90Workspace::supports(other));
+  other = shape();
+  other.policy.value = {KvDtype::fp8, KvScales::unit};
+  EXPECT_THROW(PrefillSm90Workspace(other, 1, 1), Error);
+  EXPECT_TRUE(PrefillSm90Workspace::supports(shape()));
   PrefillSm90Workspace small(shape(), 10, 1);
   const std::vector<PrefillSm90Sequence> more = {{0, 10, 10}, {10, 10, 10}};
   EXPECT_THROW(small.plan(more, nullptr), Error);
@@ -399,6 +468,8 @@ TEST_F(PrefillSm90, RefusesShapesWithoutAKernel) {
 TEST_F(PrefillSm90, Sanitized) {
   for (const int head_dim : {64, 128, 256}) {
     expect_close({.head_dim = head_dim, .prompts = {{1, 1}, {65, 65}, {200, 700}}});
+    expect_close(
+        {.head_dim = head_dim, .dtype = "bfloat16", .prompts = {{1, 1}, {65, 65}, {200, 700}}});
   }
   expect_close({.window = 100, .prompts = {{2, 2}, {300, 400}}});
 }
