@@ -98,6 +98,12 @@ PREFILL_CASES = [
     (256, "16/4", 1, 4096, []),
     (256, "16/4", 1, 16384, []),
     (256, "16/4", 1, 65536, []),
+    (128, "32/8", 1, 4096, BFLOAT16),
+    (128, "32/8", 1, 16384, BFLOAT16),
+    (128, "32/8", 1, 65536, BFLOAT16),
+    (64, "64/8", 1, 16384, BFLOAT16),
+    (256, "16/4", 1, 16384, BFLOAT16),
+    (128, "32/8", 1, 16384, ["--kv-cache-scales", "head"]),
 ]
 
 
@@ -167,6 +173,7 @@ def row_of_prefill(report):
     cells = [
         f"{report['head_dim']}, {report['query_heads']}/{report['kv_heads']}",
         case,
+        report["kv_cache_dtype"],
         report["kv_cache_scales"],
         f"{report['us'] / 1000:.3f}",
         f"{report['tflops']:.0f}",
@@ -181,9 +188,9 @@ HEADS = {
     "decode": ["| head_dim, heads | batch x context | cache | scales | us | TB/s | of the read rate "
                "| error | error, bfloat16 output |",
                "|---|---|---|---|---|---|---|---|---|"],
-    "prefill": ["| head_dim, heads | batch x rows | scales | ms | TFLOPS | of the multiply rate "
-                "| error | emulated |",
-                "|---|---|---|---|---|---|---|---|"],
+    "prefill": ["| head_dim, heads | batch x rows | cache | scales | ms | TFLOPS "
+                "| of e4m3's multiply rate | error | emulated |",
+                "|---|---|---|---|---|---|---|---|---|"],
 }
 
 

@@ -212,12 +212,6 @@ __device__ __forceinline__ std::uint32_t to_e4m3x2(float low, float high) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(high), "f"(low));
   return codes;
 }
-// Two floats to float16, to nearest even, what is below 0 (and NaN) to 0: `low` in bits 0 to 15.
-__device__ __forceinline__ std::uint32_t to_float16x2_positive(float low, float high) {
-  std::uint32_t halves;
-  asm("cvt.rn.relu.f16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
-  return halves;
-}
 // Four floats to e4m3, x[0] in bits 0 to 7.
 __device__ __forceinline__ std::uint32_t to_e4m3x4(const float (&x)[4]) {
   std::uint32_t codes;
