@@ -214,7 +214,9 @@ StepReport bench_step(const std::shared_ptr<Model>& model, const StepBench& benc
       for (int step = 0; step < warm_steps; ++step) runs.step(context);
     }
     for (std::int64_t step = 0; step < bench.steps; ++step) {
-      for (std::size_t i = 0; i < caches.size(); ++i) {
+      // Which of two comes first changes from pair to pair, so that neither gains by its place.
+      for (std::size_t turn = 0; turn < caches.size(); ++turn) {
+        const std::size_t i = step % 2 == 0 ? turn : caches.size() - 1 - turn;
         seconds[i].push_back(seconds_of([&] { caches[i]->step(context); }));
       }
     }
