@@ -6,6 +6,7 @@
 #include "core/cuda/ptx.cuh"
 #include "ops/attention/decode_sm90_parameters.h"
 #include "ops/attention/decode_sm90_shared.cuh"
+#include "ops/attention/sm90_pages.cuh"
 
 namespace octet {
 
@@ -36,11 +37,7 @@ __device__ void decode_load(const DecodeParameters& p, DecodeShared<Config>& sha
       if (turn % (32 / Config::turn_pages) == 0) {
         const int page = first_page + turn * Config::turn_pages + lane;
         if (page < last_page) {
-          const int id = table[page];
-          const int slab = id / p.pages_per_slab;
-          run = p.layer + static_cast<std::size_t>(slab) * p.slab_bytes +
-                static_cast<std::size_t>(id - slab * p.pages_per_slab) * p.page_bytes +
-                static_cast<std::size_t>(kv_head) * p.run_bytes;
+          run = run_of_page(p, table[page], kv_head);
         }
       }
       const int pages = min(Config::turn_pages, last_page - first_page - turn * Config::turn_pages);

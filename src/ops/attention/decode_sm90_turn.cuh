@@ -10,34 +10,20 @@
 #include "core/cuda/wgmma_narrow.cuh"
 #include "ops/attention/decode_sm90_parameters.h"
 #include "ops/attention/decode_sm90_shared.cuh"
+#include "ops/attention/sm90_pages.cuh"
 
 namespace octet {
 
-// Sets the values of keys outside [first, last) of a page to 0: a weight of 0 would not silence a
-// NaN.
+// Sets the values of keys outside [first, last) of a page to 0. One warpgroup.
 template <typename Config>
 __device__ void clear_values(std::uint8_t* values, int first, int last) {
-  if constexpr (Config::element_bytes == 2) {
+  if constexpr (Config::element_bytes == 1) {
+    clear_transposed_values<Config::head_dim, 128>(values, first, last);
+  } else {
     for (int piece = threadIdx.x % 128; piece < Config::side_bytes / 16; piece += 128) {
       const int key = piece * 16 / Config::panel_row % 64;
       if (key < first || key >= last) {
         *reinterpret_cast<uint4*>(values + piece * 16) = make_uint4(0, 0, 0, 0);
-      }
-    }
-  } else {
-    for (int piece = threadIdx.x % 128; piece < Config::head_dim * 4; piece += 128) {
-      const int row = piece / 4;
-      const int token = (piece % 4 ^ (row >> 1) % 4) * 16;
-      auto* words = reinterpret_cast<std::uint32_t*>(values + piece * 16);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        std::uint32_t mask = 0;
-#pragma unroll
-        for (int byte = 0; byte < 4; ++byte) {
-          const int key = token + 2 * i + byte % 2 + byte / 2 * 8;  // transposed_place, backwards
-          if (key >= first && key < last) mask |= 0xFFu << (8 * byte);
-        }
-        words[i] &= mask;
       }
     }
   }

@@ -6,6 +6,7 @@
 
 #include "core/cuda/ptx.cuh"
 #include "ops/attention/prefill_sm90_shared.cuh"
+#include "ops/attention/sm90_pages.cuh"
 
 namespace octet {
 
@@ -26,11 +27,7 @@ __device__ void load_item(const PrefillParameters& p, PrefillShared<Config>& sha
     if (count % (32 / stage_pages) == 0) {
       const int page = stage_pages * (index + 1) - 1 - lane;
       if (page >= first_page && page < last_page) {
-        const int id = table[page];
-        const int slab = id / p.pages_per_slab;
-        run = p.layer + static_cast<std::size_t>(slab) * p.slab_bytes +
-              static_cast<std::size_t>(id - slab * p.pages_per_slab) * p.page_bytes +
-              static_cast<std::size_t>(block.kv_head) * p.run_bytes;
+        run = run_of_page(p, table[page], block.kv_head);
       }
     }
     const int stage = ring.stage;
@@ -97,27 +94,6 @@ __device__ void load_items(const PrefillParameters& p, PrefillShared<Config>& sh
   if (lane == 0 && ptx::atomic_add_ordered(&p.counters[1], 1) + 1 == gridDim.x) {
     p.counters[0] = 0;
     p.counters[1] = 0;
-  }
-}
-
-// Sets the values of tokens outside [first, last) of a page to 0: a weight of 0 would not silence a
-// NaN. One warp.
-template <typename Config>
-__device__ void clear_values(std::uint8_t* values, int first, int last) {
-  for (int piece = threadIdx.x % 32; piece < Config::head_dim * 4; piece += 32) {
-    const int row = piece / 4;
-    const int token = (piece % 4 ^ (row >> 1) % 4) * 16;
-    auto* words = reinterpret_cast<std::uint32_t*>(values + piece * 16);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      std::uint32_t mask = 0;
-#pragma unroll
-      for (int byte = 0; byte < 4; ++byte) {
-        const int key = token + 2 * i + byte % 2 + byte / 2 * 8;  // transposed_place, backwards
-        if (key >= first && key < last) mask |= 0xFFu << (8 * byte);
-      }
-      words[i] &= mask;
-    }
   }
 }
 
@@ -240,8 +216,9 @@ __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>&
       const int end = block.context - tile * prefill_tile_keys;
       if (Config::scaled) prepare_columns(p, shared, stage, query_down, begin, end);
       if (begin > 0 || end < prefill_tile_keys) {
-        clear_values<Config>(shared.values[stage][0], begin, end);
-        clear_values<Config>(shared.values[stage][1], begin - 64, end - 64);
+        clear_transposed_values<Config::head_dim, 32>(shared.values[stage][0], begin, end);
+        clear_transposed_values<Config::head_dim, 32>(shared.values[stage][1], begin - 64,
+                                                      end - 64);
       }
       ptx::fence_async_shared();
       __syncwarp();
