@@ -80,11 +80,11 @@ class Problem {
 
   void plan(cudaStream_t stream) { workspace_.plan(lengths_.data(), bench_.batch, stream); }
 
-  void launch(int rotation, DecodeOutput type, cudaStream_t stream) {
+  void launch(int rotation, AttentionOutput type, cudaStream_t stream) {
     DecodeSm90Args args;
     args.query = query_.data();
-    args.output = type == DecodeOutput::float32 ? static_cast<void*>(float_output_.data())
-                                                : static_cast<void*>(output_.data());
+    args.output = type == AttentionOutput::float32 ? static_cast<void*>(float_output_.data())
+                                                   : static_cast<void*>(output_.data());
     args.output_type = type;
     args.query_stride = row_elements();
     args.output_stride = row_elements();
@@ -102,12 +102,12 @@ class Problem {
   // Outputs of one launch over the given rotation, poisoned before.
   std::vector<float> run_float32(int rotation) {
     float_output_.fill_bytes(0xFF);
-    launch(rotation, DecodeOutput::float32, nullptr);
+    launch(rotation, AttentionOutput::float32, nullptr);
     return float_output_.download();
   }
   std::vector<float> run_bfloat16(int rotation) {
     output_.fill_bytes(0xFF);
-    launch(rotation, DecodeOutput::bfloat16, nullptr);
+    launch(rotation, AttentionOutput::bfloat16, nullptr);
     std::vector<float> values;
     for (const std::uint16_t bits : output_.download()) values.push_back(bfloat16_to_float(bits));
     return values;
@@ -279,7 +279,7 @@ AttentionDecodeReport bench_attention_decode(const AttentionDecodeBench& bench) 
   const int count = (std::max(64, problem.rotations()) + problem.rotations() - 1) /
                     problem.rotations() * problem.rotations();
   const SustainedTime time = time_sustained(count, [&](int index, cudaStream_t stream) {
-    problem.launch(index % problem.rotations(), DecodeOutput::bfloat16, stream);
+    problem.launch(index % problem.rotations(), AttentionOutput::bfloat16, stream);
   });
   report.launches = time.launches;
   report.microseconds = time.median_microseconds;

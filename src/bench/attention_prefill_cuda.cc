@@ -71,22 +71,20 @@ class Problem {
     return 4.0 * bench_.head_dim * bench_.query_heads * pairs * bench_.batch;
   }
 
-  void launch(PrefillOutput type, void* output, cudaStream_t stream) {
-    PrefillSm90Args args;
+  void launch(AttentionOutput type, void* output, cudaStream_t stream) {
+    AttentionCudaArgs args;
     args.query = query_.data();
     args.output = output;
     args.output_type = type;
     args.query_stride = static_cast<std::int64_t>(row_elements());
     args.output_stride = args.query_stride;
     args.softmax_scale = softmax_scale();
-    args.layer = cache_.layer();
-    args.key_scales = cache_.key_scales();
-    args.value_scales = cache_.value_scales();
+    args.layer = {cache_.layer(), cache_.key_scales(), cache_.value_scales()};
     args.page_table = cache_.table();
     args.page_table_stride = cache_.pages_per_sequence();
     prefill_sm90(args, workspace_, stream);
   }
-  void launch(cudaStream_t stream) { launch(PrefillOutput::bfloat16, output_.data(), stream); }
+  void launch(cudaStream_t stream) { launch(AttentionOutput::bfloat16, output_.data(), stream); }
 
   void check(AttentionPrefillReport* report);
 
@@ -145,7 +143,7 @@ double Problem::block_norm(int sequence, int row, int head) const {
 void Problem::check(AttentionPrefillReport* report) {
   DeviceArray<float> device_output(host_query_.size());
   device_output.fill_bytes(0xFF);
-  launch(PrefillOutput::float32, device_output.data(), nullptr);
+  launch(AttentionOutput::float32, device_output.data(), nullptr);
   const std::vector<float> output = device_output.download();
   for (const float x : output) {
     if (!std::isfinite(x)) throw_error(ErrorKind::internal, "prefill left an output of {}", x);

@@ -76,7 +76,7 @@ void GroupAttentionCuda::attend(const CudaLaunch& launch, const DeviceKvLayer& l
   // Prefills are planned with rows that count from the first of them all, and lines of the page
   // table that count from the first prefill's.
   args.page_table += static_cast<std::int64_t>(decode_sequences_) * page_table_stride;
-  attend_prefill(launch, layer, args);
+  attend_prefill(launch, args);
 }
 
 void GroupAttentionCuda::attend_decode(const CudaLaunch& launch, const AttentionCudaArgs& args) {
@@ -86,22 +86,9 @@ void GroupAttentionCuda::attend_decode(const CudaLaunch& launch, const Attention
   decode_sm90(decode, *decode_sm90_, launch.stream);
 }
 
-void GroupAttentionCuda::attend_prefill(const CudaLaunch& launch, const DeviceKvLayer& layer,
-                                        const AttentionCudaArgs& args) {
+void GroupAttentionCuda::attend_prefill(const CudaLaunch& launch, const AttentionCudaArgs& args) {
   if (!prefill_sm90_) return attention_prefill_cuda(launch, *prefill_, args);
-  PrefillSm90Args prefill;
-  prefill.query = args.query;
-  prefill.output = args.output;
-  prefill.query_stride = args.query_stride;
-  prefill.output_stride = args.output_stride;
-  prefill.softmax_scale = args.softmax_scale;
-  prefill.layer = layer.view;
-  const KvLayerPolicy& policy = layer.view.group->run.policy;
-  if (is_static(policy.key.scales)) prefill.key_scales = layer.key_scales;
-  if (is_static(policy.value.scales)) prefill.value_scales = layer.value_scales;
-  prefill.page_table = args.page_table;
-  prefill.page_table_stride = args.page_table_stride;
-  prefill_sm90(prefill, *prefill_sm90_, launch.stream);
+  prefill_sm90(args, *prefill_sm90_, launch.stream);
 }
 
 }  // namespace octet

@@ -46,8 +46,7 @@ class GroupAttentionCuda {
 
  private:
   void attend_decode(const CudaLaunch& launch, const AttentionCudaArgs& args);
-  void attend_prefill(const CudaLaunch& launch, const DeviceKvLayer& layer,
-                      const AttentionCudaArgs& args);
+  void attend_prefill(const CudaLaunch& launch, const AttentionCudaArgs& args);
 
   float softmax_scale_;
   std::int64_t query_width_;  // elements of a row

@@ -94,6 +94,9 @@ AttentionParameters parameters_of(const AttentionCudaShape& shape, const Attenti
     throw_error(ErrorKind::internal,
                 "attention: the layer's pages are not of the workspace's shape in Hopper's order");
   }
+  if (args.output_type != AttentionOutput::bfloat16) {
+    throw_error(ErrorKind::internal, "attention: its output is bfloat16");
+  }
   if (args.query == nullptr || args.output == nullptr || args.page_table == nullptr) {
     throw_error(ErrorKind::internal, "attention: expected a query, an output and a page table");
   }

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 
+#include "core/error.h"
 #include "ops/cuda/device_rows.h"
 
 namespace octet {
+
+enum class AttentionOutput : std::uint8_t { bfloat16, float32 };
 
 //   query: [rows, query_heads, head_dim] bfloat16, as cache_write_cuda() leaves it (rotated where
 //     the keys are int8); output the same shape; row strides in elements; rows aligned to 16 bytes
@@ -17,7 +20,8 @@ namespace octet {
 // with them.
 struct AttentionCudaArgs {
   const void* query = nullptr;
-  void* output = nullptr;  // bfloat16 unless said otherwise
+  void* output = nullptr;
+  AttentionOutput output_type = AttentionOutput::bfloat16;  // float32: Hopper's kernels alone
   std::int64_t query_stride = 0;
   std::int64_t output_stride = 0;
   float softmax_scale = 0;
@@ -28,5 +32,14 @@ struct AttentionCudaArgs {
   const PageId* page_table = nullptr;
   int page_table_stride = 0;
 };
+
+// A side's static scales, which the layer must have; null where its scales are of another kind.
+inline const float* static_scales(const KvSidePolicy& side, const float* of_layer) {
+  if (!is_static(side.scales)) return nullptr;
+  if (of_layer == nullptr) {
+    throw_error(ErrorKind::internal, "attention: a layer of static scales without them");
+  }
+  return of_layer;
+}
 
 }  // namespace octet

@@ -61,8 +61,6 @@ class DecodeSm90Workspace {
   DeviceArray<std::byte> parts_;
 };
 
-enum class DecodeOutput : std::uint8_t { bfloat16, float32 };
-
 // output[r][h] = sum_j softmax_j(softmax_scale * q[r][h] . k[j][h / group]) v[j][h / group]
 // over the keys that attention() (attention.h) names, for the query_rows newest tokens of each
 // sequence that the workspace was planned for: rows are [sequences * query_rows]. Static scales of
@@ -75,7 +73,6 @@ enum class DecodeOutput : std::uint8_t { bfloat16, float32 };
 // The result depends on the lengths, the number of blocks and nothing else: not on the pages'
 // places.
 struct DecodeSm90Args : AttentionCudaArgs {
-  DecodeOutput output_type = DecodeOutput::bfloat16;
   // Begins while the kernel before still runs (programmatic dependent launch), and asks for pages
   // before it has ended. Allowed where that kernel, and every one before it that may still run,
   // writes neither the plan, the lengths and the page table, nor keys and values but those of the

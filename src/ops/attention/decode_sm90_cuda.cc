@@ -153,19 +153,13 @@ void decode_sm90(const DecodeSm90Args& args, DecodeSm90Workspace& workspace, cud
                 "decode: the layer's pages are not of the workspace's shape in Hopper's order");
   }
   if (workspace.sequences_ == 0) throw_error(ErrorKind::internal, "decode before its plan");
-  const auto static_scales = [](const KvSidePolicy& side, const float* scales) {
-    if (is_static(side.scales) && scales == nullptr) {
-      throw_error(ErrorKind::internal, "decode: a layer of static scales without them");
-    }
-    return is_static(side.scales) ? scales : nullptr;
-  };
 
   DecodeParameters parameters;
   parameters.query = args.query;
   parameters.output = args.output;
   parameters.query_stride = args.query_stride;
   parameters.output_stride = args.output_stride;
-  parameters.output_float32 = args.output_type == DecodeOutput::float32;
+  parameters.output_float32 = args.output_type == AttentionOutput::float32;
   parameters.scale_log2 = args.softmax_scale * 1.44269504088896341f;
   parameters.soft_cap_log2 = args.soft_cap * 1.44269504088896341f;
   // tanh(s / c) = 1 - 2 / (1 + e^(2 s / c)), and s is in powers of two already.

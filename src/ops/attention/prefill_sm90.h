@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/cuda/device_memory.h"
-#include "kv/page_pool.h"
+#include "ops/attention/attention_cuda_args.h"
 #include "ops/attention/prefill_sm90_sequence.h"
 
 namespace octet {
@@ -39,7 +39,7 @@ class PrefillSm90Workspace {
   const PrefillSm90Shape& shape() const { return shape_; }
 
  private:
-  friend void prefill_sm90(const struct PrefillSm90Args& args, PrefillSm90Workspace& workspace,
+  friend void prefill_sm90(const AttentionCudaArgs& args, PrefillSm90Workspace& workspace,
                            cudaStream_t stream);
   PrefillSm90Shape shape_;
   int multiprocessors_ = 0;
@@ -48,17 +48,10 @@ class PrefillSm90Workspace {
   DeviceArray<std::uint32_t> counters_;
 };
 
-enum class PrefillOutput : std::uint8_t { bfloat16, float32 };
-
 // output[r][h] = sum_j softmax_j(softmax_scale * q[r][h] . k[j][h / group]) v[j][h / group]
 // over the keys that attention() (attention.h) names, for the rows of each sequence that the
-// workspace was planned for.
-//   query: [query rows, query_heads, head_dim] bfloat16, output the same shape; row strides in
-//     elements; 16-byte aligned rows
-//   layer: pages in sm90's order (KvTarget::sm90), on the device; the keys and values of all rows
-//     must have been written
-//   page_table: [sequences][page_table_stride] on the device: page i holds tokens
-//     [64 i, 64 i + 64); pages before a window are not read
+// workspace was planned for; the keys and values of all rows must have been written. Throws
+// Error{internal} for soft caps and sinks, which it does not have.
 //
 // Rounding beside that of K and V, of 8 bits: the query to e4m3, scaled by the power of two that
 // brings the largest norm of up to 128 neighbouring rows to [4, 8) (head_dim 64: [8, 16)); scores
@@ -68,20 +61,7 @@ enum class PrefillOutput : std::uint8_t { bfloat16, float32 };
 // the rounded weights. Products of 128 keys are added up by the tensor core in 14 bits, and these
 // in float32. Of bfloat16: the weights to bfloat16, and nothing else. The result depends on how
 // rows are chunked only through this rounding; not on the pages' places.
-struct PrefillSm90Args {
-  const void* query = nullptr;
-  void* output = nullptr;
-  PrefillOutput output_type = PrefillOutput::bfloat16;
-  std::int64_t query_stride = 0;
-  std::int64_t output_stride = 0;
-  float softmax_scale = 0;
-  KvLayerView layer;                  // `constants` is not looked at
-  const float* key_scales = nullptr;  // [kv_heads] on the device, where they are static
-  const float* value_scales = nullptr;
-  const PageId* page_table = nullptr;
-  int page_table_stride = 0;
-};
-void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
+void prefill_sm90(const AttentionCudaArgs& args, PrefillSm90Workspace& workspace,
                   cudaStream_t stream);
 
 }  // namespace octet

@@ -111,11 +111,12 @@ void PrefillSm90Workspace::plan(std::span<const PrefillSm90Sequence> sequences,
              "cudaMemcpyAsync");
 }
 
-void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
+void prefill_sm90(const AttentionCudaArgs& args, PrefillSm90Workspace& workspace,
                   cudaStream_t stream) {
   const PrefillSm90Shape& shape = workspace.shape_;
   const PrefillKernel kernel = kernel_of(shape);
-  const KvGroup& group = *args.layer.group;
+  const KvLayerView& layer = args.layer.view;
+  const KvGroup& group = *layer.group;
   if (group.geometry.kv_heads != shape.kv_heads || group.run.head_dim != shape.head_dim ||
       !(group.run.policy == shape.policy) || group.run.key_order != KvOrder::swizzled_rows ||
       group.run.value_order != (shape.policy.value.dtype == KvDtype::bfloat16
@@ -124,9 +125,8 @@ void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
     throw_error(ErrorKind::internal,
                 "prefill: the layer's pages are not of the workspace's shape in Hopper's order");
   }
-  if (is_static(shape.policy.key.scales) != (args.key_scales != nullptr) ||
-      is_static(shape.policy.value.scales) != (args.value_scales != nullptr)) {
-    throw_error(ErrorKind::internal, "prefill: static scales that are missing or not wanted");
+  if (args.soft_cap > 0 || args.sinks != nullptr) {
+    throw_error(ErrorKind::internal, "prefill: soft caps and sinks are not taken");
   }
   if (workspace.block_count_ == 0) return;
 
@@ -135,15 +135,15 @@ void prefill_sm90(const PrefillSm90Args& args, PrefillSm90Workspace& workspace,
   parameters.output = args.output;
   parameters.query_stride = args.query_stride;
   parameters.output_stride = args.output_stride;
-  parameters.output_float32 = args.output_type == PrefillOutput::float32;
+  parameters.output_float32 = args.output_type == AttentionOutput::float32;
   parameters.scale_log2 = args.softmax_scale * 1.44269504088896341f;
-  parameters.key_scales = args.key_scales;
-  parameters.value_scales = args.value_scales;
-  parameters.layer = args.layer.arena + args.layer.layer_offset;
-  parameters.slab_bytes = args.layer.slab_bytes;
-  parameters.page_bytes = args.layer.page_bytes;
+  parameters.key_scales = static_scales(shape.policy.key, args.layer.key_scales);
+  parameters.value_scales = static_scales(shape.policy.value, args.layer.value_scales);
+  parameters.layer = layer.arena + layer.layer_offset;
+  parameters.slab_bytes = layer.slab_bytes;
+  parameters.page_bytes = layer.page_bytes;
   parameters.run_bytes = group.run.bytes;
-  parameters.pages_per_slab = args.layer.pages_per_slab;
+  parameters.pages_per_slab = layer.pages_per_slab;
   parameters.page_table = args.page_table;
   parameters.page_table_stride = args.page_table_stride;
   parameters.blocks = reinterpret_cast<const PrefillBlock*>(workspace.blocks_.data());

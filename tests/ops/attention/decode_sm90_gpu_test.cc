@@ -137,7 +137,7 @@ class DecodeSm90 : public ::testing::Test {
   }
 
   std::vector<float> run(DecodeSm90Workspace& workspace,
-                         DecodeOutput type = DecodeOutput::float32) {
+                         AttentionOutput type = AttentionOutput::float32) {
     std::vector<std::uint16_t> query;
     for (const float x : stored_query_) query.push_back(float_to_bfloat16(x));
     std::vector<std::int32_t> lengths;
@@ -170,7 +170,7 @@ class DecodeSm90 : public ::testing::Test {
     check_cuda(cudaDeviceSynchronize(), "decode_sm90");
     const std::vector<std::uint32_t> words = output.download();
     std::vector<float> values(words.size());
-    if (type == DecodeOutput::float32) {
+    if (type == AttentionOutput::float32) {
       std::memcpy(values.data(), words.data(), words.size() * sizeof(float));
     } else {
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -642,7 +642,7 @@ TEST_F(DecodeSm90, Bfloat16OutputIsTheRoundedFloat32Output) {
   DecodeSm90Workspace workspace(shape(), 2);
   std::vector<float> rounded = run(workspace);
   for (float& x : rounded) x = round_to_bfloat16(x);
-  std::vector<float> direct = run(workspace, DecodeOutput::bfloat16);
+  std::vector<float> direct = run(workspace, AttentionOutput::bfloat16);
   EXPECT_EQ(rounded, direct);
 }
 

@@ -157,34 +157,34 @@ class PrefillSm90 : public ::testing::Test {
   }
 
   std::vector<float> run(PrefillSm90Workspace& workspace,
-                         PrefillOutput type = PrefillOutput::float32) {
+                         AttentionOutput type = AttentionOutput::float32) {
     std::vector<std::uint16_t> query;
     for (const float x : query_) query.push_back(float_to_bfloat16(x));
     const DeviceArray<std::uint16_t> device_query(query);
     DeviceArray<std::uint32_t> output(query.size());
     output.fill_bytes(0xFF);
-    PrefillSm90Args args;
+    AttentionCudaArgs args;
     args.query = device_query.data();
     args.output = output.data();
     args.output_type = type;
     args.query_stride = static_cast<std::int64_t>(row_elements());
     args.output_stride = args.query_stride;
     args.softmax_scale = softmax_scale();
-    args.layer.arena = arena_.data();
-    args.layer.slab_bytes = sm90_group_.page_bytes;
-    args.layer.page_bytes = sm90_group_.page_bytes;
-    args.layer.group = &sm90_group_;
+    args.layer.view.arena = arena_.data();
+    args.layer.view.slab_bytes = sm90_group_.page_bytes;
+    args.layer.view.page_bytes = sm90_group_.page_bytes;
+    args.layer.view.group = &sm90_group_;
     const DeviceArray<float> key_scales(problem_.key_scales);
     const DeviceArray<float> value_scales(problem_.value_scales);
-    if (!problem_.key_scales.empty()) args.key_scales = key_scales.data();
-    if (!problem_.value_scales.empty()) args.value_scales = value_scales.data();
+    if (!problem_.key_scales.empty()) args.layer.key_scales = key_scales.data();
+    if (!problem_.value_scales.empty()) args.layer.value_scales = value_scales.data();
     args.page_table = table_.data();
     args.page_table_stride = stride_;
     prefill_sm90(args, workspace, nullptr);
     check_cuda(cudaDeviceSynchronize(), "prefill_sm90");
     const std::vector<std::uint32_t> words = output.download();
     std::vector<float> values(words.size());
-    if (type == PrefillOutput::float32) {
+    if (type == AttentionOutput::float32) {
       std::memcpy(values.data(), words.data(), words.size() * sizeof(float));
     } else {
       for (std::size_t i = 0; i < values.size(); ++i) {
@@ -443,7 +443,7 @@ TEST_F(PrefillSm90, Bfloat16OutputIsTheRoundedFloat32Output) {
   PrefillSm90Workspace made = workspace();
   std::vector<float> rounded = run(made);
   for (float& x : rounded) x = round_to_bfloat16(x);
-  EXPECT_EQ(rounded, run(made, PrefillOutput::bfloat16));
+  EXPECT_EQ(rounded, run(made, AttentionOutput::bfloat16));
 }
 
 TEST_F(PrefillSm90, RefusesShapesWithoutAKernel) {
