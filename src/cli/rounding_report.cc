@@ -12,7 +12,8 @@ namespace octet {
 namespace {
 
 // Of the numbers that a layer wrote, half are keys and half values: this share is most of one side.
-// By good scales it stays below a few hundredths.
+// In three real models 0.5 % of a layer's numbers are subnormal with dynamic scales, up to 27 % with
+// scales of 1.
 constexpr double most_subnormal = 0.4;
 
 std::vector<std::size_t> underflowing_layers(const Engine& engine) {
@@ -42,11 +43,15 @@ std::string rounding_note(const Engine& engine) {
   const std::vector<std::size_t> layers = underflowing_layers(engine);
   if (!layers.empty()) {
     const KvPolicy& policy = engine.core().policy();
+    // Dynamic scales leave little for themselves to mend, and float16 has none.
+    const bool fixed = policy.scales_name != "dynamic" && policy.scales_name != "none";
     text += fmt::format(
         "cache  most keys or values of layer{} {} are too small for the format and lost their bits "
-        "(scales {}{}); --kv-cache-scales dynamic fits each token\n",
+        "(scales {}{}); {}\n",
         layers.size() == 1 ? "" : "s", ranges_of(layers), policy.scales_name,
-        policy.scales_source.empty() ? "" : " of " + single_line(policy.scales_source));
+        policy.scales_source.empty() ? "" : " of " + single_line(policy.scales_source),
+        fixed ? "--kv-cache-scales dynamic fits each token"
+              : "--kv-cache-dtype bfloat16 keeps them");
   }
   return text;
 }
