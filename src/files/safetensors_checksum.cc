@@ -51,8 +51,10 @@ bool check_checksum(const Safetensors& file) {
   const std::string_view stored = find_metadata(file, checksum_key);
   if (stored.empty()) return false;
   if (stored != checksum_of(file)) {
-    throw_bad_input("{}: is damaged: its numbers are not those that its {} was taken of",
-                    file.path(), checksum_key);
+    throw_bad_input(
+        "{}: is damaged: its {} is not that of its tensors (where they were changed on purpose, "
+        "leave the checksum out)",
+        file.path(), checksum_key);
   }
   return true;
 }
