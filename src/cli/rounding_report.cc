@@ -12,8 +12,8 @@ namespace octet {
 namespace {
 
 // Of the numbers that a layer wrote, half are keys and half values: this share is most of one side.
-// In three real models 0.5 % of a layer's numbers are subnormal with dynamic scales, up to 27 % with
-// scales of 1.
+// In three real models 0.5 % of a layer's numbers are subnormal with dynamic scales, up to 27 %
+// with scales of 1.
 constexpr double most_subnormal = 0.4;
 
 std::vector<std::size_t> underflowing_layers(const Engine& engine) {
