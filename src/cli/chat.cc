@@ -98,6 +98,9 @@ class Chat {
     std::fprintf(stderr, "%s\n", single_line(text).c_str());
   }
 
+  // Where a person sees what to type, and answers alone go into a file.
+  std::ostream& prompt_stream() const { return writes_terminal_ ? std::cout : std::cerr; }
+
   // One turn of one or several lines; false at the end.
   bool read_turn(std::string* turn) {
     turn->clear();
@@ -105,14 +108,14 @@ class Chat {
     bool in_quotes = false;
     bool interrupted_before = false;
     for (bool first = true;;) {
-      if (reads_terminal_) std::cout << (first ? "> " : "... ") << std::flush;
+      if (reads_terminal_) prompt_stream() << (first ? "> " : "... ") << std::flush;
       std::string line;
       switch (lines_.next(&line, most_turn_bytes)) {
         case InputLines::Result::end:
-          if (reads_terminal_) std::cout << '\n';
+          if (reads_terminal_) prompt_stream() << '\n';
           return !turn->empty();
         case InputLines::Result::interrupted:
-          std::cout << '\n';
+          prompt_stream() << '\n';
           if (interrupted_before) return false;
           interrupted_before = true;
           note("Ctrl-C again, or Ctrl-D, ends");

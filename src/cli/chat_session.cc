@@ -10,10 +10,6 @@
 namespace octet {
 namespace {
 
-std::string name_of_template(const LoadedModel& loaded) {
-  return loaded.chat_template ? loaded.chat_template->file : loaded.checkpoint.path();
-}
-
 // The template's own errors know nothing of the file.
 template <typename Action>
 auto naming(const std::string& name, Action action) {
@@ -27,18 +23,14 @@ auto naming(const std::string& name, Action action) {
 }  // namespace
 
 ChatTemplate read_chat_template(const LoadedModel& loaded) {
-  if (!loaded.chat_template) {
-    throw_bad_input("{} holds no chat template (tokenizer.chat_template)",
-                    loaded.checkpoint.path());
-  }
-  return naming(name_of_template(loaded),
-                [&] { return ChatTemplate::parse(loaded.chat_template->text); });
+  const FolderText& source = require_chat_template(loaded);
+  return naming(source.file, [&] { return ChatTemplate::parse(source.text); });
 }
 
 ChatSession::ChatSession(const LoadedModel& loaded, ChatTemplate chat_template,
                          const EngineOptions& options, SamplingParams sampling)
     : tokenizer_(loaded.tokenizer),
-      template_name_(name_of_template(loaded)),
+      template_name_(require_chat_template(loaded).file),
       template_(std::move(chat_template)),
       engine_(loaded.model, loaded.tokenizer, options),
       sampling_(std::move(sampling)) {}

@@ -70,10 +70,7 @@ std::string read_prompt(const GenerateFlags& flags) {
 // The pieces that the template wrote may hold special tokens; what the user wrote stays text.
 std::vector<TokenId> encode_chat(const LoadedModel& loaded, const GenerateFlags& flags,
                                  const std::string& prompt) {
-  if (!loaded.chat_template) {
-    throw_bad_input("--chat: {} holds no chat template (tokenizer.chat_template)",
-                    loaded.checkpoint.path());
-  }
+  const FolderText& chat_template = require_chat_template(loaded);
   const Tokenizer& tokenizer = *loaded.tokenizer;
   const auto text_of = [&](std::optional<TokenId> token) {
     return token ? std::string(tokenizer.token_text(*token)) : std::string();
@@ -90,9 +87,9 @@ std::vector<TokenId> encode_chat(const LoadedModel& loaded, const GenerateFlags&
 
   std::vector<PromptPiece> pieces;
   try {
-    pieces = ChatTemplate::parse(loaded.chat_template->text).render(input);
+    pieces = ChatTemplate::parse(chat_template.text).render(input);
   } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", loaded.chat_template->file, error.what()));
+    throw Error(error.kind(), fmt::format("{}: {}", chat_template.file, error.what()));
   }
   return tokenizer.encode(pieces);
 }

@@ -64,16 +64,19 @@ bool InterruptCounter::take() {
 
 InputLines::Result InputLines::next(std::string* line, std::size_t limit) {
   for (;;) {
-    if (const std::size_t newline = pending_.find('\n'); newline != std::string::npos) {
+    if (const std::size_t newline = pending_.find('\n', searched_); newline != std::string::npos) {
       *line = pending_.substr(0, newline);
       pending_.erase(0, newline + 1);
+      searched_ = 0;
       return Result::line;
     }
+    searched_ = pending_.size();
     if (pending_.size() > limit) {
       throw_bad_input("standard input: a line is longer than {} bytes", limit);
     }
     if (ended_) {
       *line = std::exchange(pending_, {});
+      searched_ = 0;
       return line->empty() ? Result::end : Result::line;
     }
     // poll() passes over the pipe's -1 where nobody counts interrupts.
@@ -83,6 +86,7 @@ InputLines::Result InputLines::next(std::string* line, std::size_t limit) {
     }
     if (InterruptCounter::take()) {
       pending_.clear();
+      searched_ = 0;
       return Result::interrupted;
     }
     if (waits[0].revents == 0) continue;

@@ -30,6 +30,7 @@ class InputLines {
 
  private:
   std::string pending_;
+  std::size_t searched_ = 0;  // bytes of it without a newline
   bool ended_ = false;
 };
 

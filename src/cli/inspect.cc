@@ -269,9 +269,13 @@ void add_inspect(CLI::App& program, CommandAction* run) {
   const auto flags = std::make_shared<InspectFlags>();
   add_model_flag(*command, &flags->model);
   command->add_flag("--json", flags->json, "Print one JSON object");
-  command->add_flag("--tensors", flags->tensors,
-                    "List the tensors instead: name, type, shape, bytes");
+  CLI::Option* tensors = command->add_flag("--tensors", flags->tensors,
+                                           "List the tensors instead: name, type, shape, bytes");
   flags->cache.add_to(*command);
+  // The listing says nothing of a cache.
+  for (CLI::Option* option : command->get_options()) {
+    if (option->get_group() == cache_group) tensors->excludes(option);
+  }
   command->callback([flags, run] { *run = [flags] { run_inspect(*flags); }; });
 }
 

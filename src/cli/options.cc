@@ -33,7 +33,7 @@ Arithmetic parse_arithmetic(const std::string& dtype, InstructionSet set) {
 }  // namespace
 
 void CacheFlags::add_to(CLI::App& command) {
-  const std::string group = "KV cache";
+  const std::string group = cache_group;
   command
       .add_option("--kv-cache-dtype", policy.dtype,
                   "Cache format, K[:V]: auto, float32, float16, bfloat16, fp8 (= fp8_e4m3), int8")
@@ -195,6 +195,15 @@ LoadedModel open_model(const std::string& path) {
   }
   loaded.load_seconds = seconds_since(start);
   return loaded;
+}
+
+const FolderText& require_chat_template(const LoadedModel& loaded) {
+  if (loaded.chat_template) return *loaded.chat_template;
+  throw_bad_input("{} holds no chat template ({}); octet generate without --chat needs none",
+                  loaded.checkpoint.path(),
+                  loaded.checkpoint.gguf ? "key tokenizer.chat_template"
+                                         : "chat_template.jinja, or chat_template in "
+                                           "tokenizer_config.json");
 }
 
 void load_weights(LoadedModel* loaded, std::int64_t positions, Device device) {

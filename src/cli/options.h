@@ -62,6 +62,8 @@ inline const CLI::Validator at_least_one(
     },
     "POSITIVE");
 
+inline constexpr const char* cache_group = "KV cache";  // in --help
+
 // --kv-cache-*: one group, the same in every subcommand that has a cache.
 struct CacheFlags {
   KvPolicyOptions policy;
@@ -111,6 +113,8 @@ struct LoadedModel {
 };
 // Opens a GGUF file or a Hugging Face folder, and its tokenizer; `model` is still missing.
 LoadedModel open_model(const std::string& path);
+// Its template. Throws Error{bad_input} that says where one was looked for.
+const FolderText& require_chat_template(const LoadedModel& loaded);
 // Adds the model, with tables for `positions` positions or for its whole context, whichever is
 // less: a file may claim a context of any length.
 void load_weights(LoadedModel* loaded, std::int64_t positions, Device device = Device::cpu);

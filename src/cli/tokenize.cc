@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/printable.h"
 #include "files/model_folder.h"
 #include "text/tokenizer_json.h"
 
@@ -46,7 +47,7 @@ std::vector<TokenId> parse_ids(std::string_view text, const Tokenizer& tokenizer
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || stop != word.data() + word.size() || id < 0 ||
         id >= tokenizer.vocabulary_size()) {
-      throw_bad_input("--decode: '{}' is no token id; expected 0 to {}", word.substr(0, 40),
+      throw_bad_input("--decode: {} is no token id; expected 0 to {}", printable(word, 40),
                       tokenizer.vocabulary_size() - 1);
     }
     ids.push_back(id);
@@ -116,7 +117,9 @@ void encode(const TokenizeFlags& flags, const Tokenizer& tokenizer, const std::s
     std::cout << dump_json(object) << '\n';
     return;
   }
-  for (const TokenId id : ids) std::cout << id << '\t' << tokenizer.token_text(id) << '\n';
+  for (const TokenId id : ids) {
+    std::cout << id << '\t' << single_line(tokenizer.token_text(id)) << '\n';
+  }
 }
 
 void run_tokenize(const TokenizeFlags& flags) {

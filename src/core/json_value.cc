@@ -1,6 +1,7 @@
 #include "core/json_value.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,9 +12,60 @@
 
 namespace octet {
 
+namespace {
+
+// Below this many members looking at each is faster than an index.
+constexpr std::size_t most_unsorted_members = 64;
+
+using Member = Json::object_t::value_type;
+
+bool has_lesser_name(const Member* left, const Member* right) { return left->first < right->first; }
+
+}  // namespace
+
 struct JsonValue::Document {
   std::string file;
   Json root;
+  // The members of large objects in the order of their names, so that a file of a million keys does
+  // not cost a million times a million comparisons.
+  std::unordered_map<const Json*, std::vector<const Member*>> sorted;
+
+  // To be called once, after which nothing is changed. Texts are at most JsonLimits::max_depth
+  // deep.
+  void sort_large_objects(const Json& value) {
+    if (value.is_array()) {
+      for (const Json& element : value) sort_large_objects(element);
+    }
+    if (!value.is_object()) return;
+    const auto& members = value.get_ref<const Json::object_t&>();
+    for (const Member& member : members) sort_large_objects(member.second);
+    if (members.size() <= most_unsorted_members) return;
+    std::vector<const Member*>& names = sorted[&value];
+    for (const Member& member : members) names.push_back(&member);
+    std::sort(names.begin(), names.end(), has_lesser_name);
+  }
+
+  // The value of `key` in `object`, or null; a JSON null is no value.
+  const Json* find(const Json& object, std::string_view key) const {
+    const Json* value = find_any(object, key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+
+ private:
+  const Json* find_any(const Json& object, std::string_view key) const {
+    const auto& members = object.get_ref<const Json::object_t&>();
+    if (members.size() <= most_unsorted_members) {
+      for (const auto& [name, value] : members) {
+        if (name == key) return &value;
+      }
+      return nullptr;
+    }
+    const std::vector<const Member*>& names = sorted.at(&object);
+    const auto found = std::lower_bound(
+        names.begin(), names.end(), key,
+        [](const Member* member, std::string_view wanted) { return member->first < wanted; });
+    return found != names.end() && (*found)->first == key ? &(*found)->second : nullptr;
+  }
 };
 
 namespace {
@@ -66,24 +118,6 @@ std::string_view name_of(JsonKind kind) {
   return "a value";
 }
 
-// The value of `key` in `object`, or null; a JSON null is no value.
-const Json* member(const Json& object, std::string_view key) {
-  for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
-    if (name == key) return value.is_null() ? nullptr : &value;
-  }
-  return nullptr;
-}
-
-template <typename T, typename Read>
-std::vector<T> read_elements(const JsonValue& array, Read read) {
-  std::vector<T> values;
-  values.reserve(array.size());
-  for (std::size_t index = 0; index < array.size(); ++index) {
-    values.push_back(read(array.at(index)));
-  }
-  return values;
-}
-
 template <typename T>
 std::optional<T> find_as(const JsonValue& object, std::string_view key,
                          T (JsonValue::*read)() const) {
@@ -101,6 +135,7 @@ JsonValue JsonValue::parse(std::string_view text, const std::string& file) {
   auto document = std::make_shared<Document>();
   document->file = file;
   document->root = parse_json(text, file);
+  document->sort_large_objects(document->root);
   const Json* root = &document->root;
   return {std::move(document), root, ""};
 }
@@ -140,12 +175,12 @@ std::vector<std::string> JsonValue::keys() const {
 
 bool JsonValue::has(std::string_view key) const {
   expect(JsonKind::object, an_object);
-  return member(*node_, key) != nullptr;
+  return document_->find(*node_, key) != nullptr;
 }
 
 std::optional<JsonValue> JsonValue::find(std::string_view key) const {
   expect(JsonKind::object, an_object);
-  const Json* value = member(*node_, key);
+  const Json* value = document_->find(*node_, key);
   if (value == nullptr) return std::nullopt;
   return JsonValue(document_, value, path_of(key));
 }
@@ -174,6 +209,25 @@ JsonValue JsonValue::at(std::size_t index) const {
     throw_bad_input("{} has {} elements, expected at least {}", where(), size(), index + 1);
   }
   return {document_, &(*node_)[index], fmt::format("{}[{}]", path_, index)};
+}
+
+template <typename T>
+std::vector<T> JsonValue::as_list(T (JsonValue::*read)() const) const {
+  expect(JsonKind::array, an_array);
+  std::vector<T> values;
+  values.reserve(node_->size());
+  // An element's path may be long, and says something in an error alone.
+  JsonValue element(document_, nullptr, "");
+  for (std::size_t index = 0; index < node_->size(); ++index) {
+    element.node_ = &(*node_)[index];
+    try {
+      values.push_back((element.*read)());
+    } catch (const Error&) {
+      (at(index).*read)();
+      throw;
+    }
+  }
+  return values;
 }
 
 bool JsonValue::as_bool() const {
@@ -207,19 +261,11 @@ std::string JsonValue::as_string() const {
   return node_->get<std::string>();
 }
 
-std::vector<std::string> JsonValue::as_strings() const {
-  return read_elements<std::string>(*this,
-                                    [](const JsonValue& value) { return value.as_string(); });
-}
+std::vector<std::string> JsonValue::as_strings() const { return as_list(&JsonValue::as_string); }
 
-std::vector<std::int64_t> JsonValue::as_integers() const {
-  return read_elements<std::int64_t>(*this,
-                                     [](const JsonValue& value) { return value.as_integer(); });
-}
+std::vector<std::int64_t> JsonValue::as_integers() const { return as_list(&JsonValue::as_integer); }
 
-std::vector<double> JsonValue::as_floats() const {
-  return read_elements<double>(*this, [](const JsonValue& value) { return value.as_float(); });
-}
+std::vector<double> JsonValue::as_floats() const { return as_list(&JsonValue::as_float); }
 
 std::optional<bool> JsonValue::find_bool(std::string_view key) const {
   return find_as(*this, key, &JsonValue::as_bool);

@@ -35,7 +35,7 @@ class JsonValue {
   JsonKind kind() const;
 
   // Of an object. A key whose value is null counts as missing everywhere but in keys(): writers of
-  // configurations mean "not given" by it. Finding a key takes time linear in their number.
+  // configurations mean "not given" by it.
   std::vector<std::string> keys() const;  // in the text's order
   bool has(std::string_view key) const;
   std::optional<JsonValue> find(std::string_view key) const;
@@ -82,6 +82,8 @@ class JsonValue {
   [[noreturn]] void fail_kind(std::string_view expected) const;
   [[noreturn]] void fail_missing(std::string_view key) const;
   void expect(JsonKind kind, std::string_view what) const;
+  template <typename T>
+  std::vector<T> as_list(T (JsonValue::*read)() const) const;
   std::string path_of(std::string_view key) const;
 
   std::shared_ptr<const Document> document_;

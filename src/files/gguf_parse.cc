@@ -179,8 +179,10 @@ void Parser::read_header() {
     throw_unsupported("{}: is a big-endian GGUF file, expected a little-endian one", file_);
   }
   if (magic != "GGUF") {
-    throw_bad_input("{}: is not a GGUF file: it starts with {}, expected 'GGUF'", file_,
-                    printable(magic));
+    const bool is_of_folder = file_.ends_with(".safetensors") || file_.ends_with(".json");
+    throw_bad_input("{}: is not a GGUF file: it starts with {}, expected 'GGUF'{}", file_,
+                    printable(magic),
+                    is_of_folder ? " (a Hugging Face model is named by its folder)" : "");
   }
   position_ = 4;
   const auto version = read<std::uint32_t>("version");

@@ -15,11 +15,15 @@ namespace {
 // Keys that say nothing of the forward pass of a trained model: names, versions, training, what the
 // tokenizer and the file reader look at themselves, and defaults that transformers' base class
 // writes.
-constexpr std::array<std::string_view, 57> harmless_keys = {
+constexpr std::array<std::string_view, 75> harmless_keys = {
+    "_attn_implementation",
     "_attn_implementation_autoset",
+    "_commit_hash",
+    "_flash_attn_2_enabled",
     "_name_or_path",
     "architectures",
     "attention_dropout",
+    "attn_implementation",
     "auto_map",
     "bad_words_ids",
     "begin_suppress_tokens",
@@ -27,24 +31,34 @@ constexpr std::array<std::string_view, 57> harmless_keys = {
     "cache_implementation",
     "chunk_size_feed_forward",
     "compression_config",
+    "cross_attention_hidden_size",
+    "decoder_start_token_id",
     "diversity_penalty",
     "do_sample",
     "dtype",
     "early_stopping",
+    "encoder_no_repeat_ngram_size",
     "eos_token_id",
+    "exponential_decay_length_penalty",
     "finetuning_task",
     "forced_bos_token_id",
     "forced_eos_token_id",
     "id2label",
     "initializer_range",
+    "is_decoder",
     "label2id",
     "length_penalty",
     "max_length",
+    "max_sequence_length",
     "max_window_layers",
     "min_length",
     "mlp_dropout",
     "model_type",
+    "name_or_path",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
     "num_beams",
+    "num_return_sequences",
     "output_attentions",
     "output_hidden_states",
     "output_scores",
@@ -62,6 +76,8 @@ constexpr std::array<std::string_view, 57> harmless_keys = {
     "suppress_tokens",
     "task_specific_params",
     "temperature",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
     "tie_word_embeddings",
     "tokenizer_class",
     "top_k",
@@ -72,6 +88,8 @@ constexpr std::array<std::string_view, 57> harmless_keys = {
     "transformers_version",
     "typical_p",
     "unsloth_fixed",
+    "unsloth_version",
+    "use_bfloat16",
     "use_cache",
 };
 
@@ -106,6 +124,12 @@ constexpr std::array<std::string_view, 3> neutral_if_null = {
 // frequencies.
 bool is_no_weight(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq") || parse_kv_scale_name(name).has_value();
+}
+
+// As null, an empty list or object says that what its key stands for is not there.
+bool is_empty(const JsonValue& value) {
+  return (value.kind() == JsonKind::array && value.size() == 0) ||
+         (value.kind() == JsonKind::object && value.keys().empty());
 }
 
 bool is_of_other_modality(std::string_view name) {
@@ -308,8 +332,9 @@ void FolderModelReader::refuse_unknown_keys() {
 
 void FolderModelReader::refuse_unknown_keys_of(const JsonValue& object) const {
   for (const std::string& key : object.keys()) {
-    // null says that what the key stands for is not there.
-    if (known_keys_.contains(key) || !object.has(key)) continue;
+    if (known_keys_.contains(key)) continue;
+    const auto value = object.find(key);
+    if (!value || is_empty(*value)) continue;
     throw_unsupported(
         "{}: {} is a key that octet's {} family does not know, and it may change the model's maths",
         object.where(), printable(key), family_->name);

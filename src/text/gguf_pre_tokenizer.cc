@@ -31,6 +31,7 @@ constexpr GgufPreTokenizer families[] = {
      .ignores_merges = true,
      .adds_beginning_of_text = true},
     {.name = "qwen2", .piece_end = qwen2_piece_end, .normalizes_nfc = true},
+    {.name = "deepseek-r1-qwen", .piece_end = qwen2_piece_end, .normalizes_nfc = true},
     {.name = "qwen35", .piece_end = qwen35_piece_end, .normalizes_nfc = true},
     {.name = "gpt-4o", .piece_end = o200k_piece_end, .ignores_merges = true},
     {.name = "kimi-k2", .piece_end = kimi_piece_end, .ignores_merges = true},

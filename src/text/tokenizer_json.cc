@@ -167,7 +167,7 @@ class Reader {
     const auto more = config_ ? config_->find("added_tokens_decoder") : std::nullopt;
     if (!more) return;
     for (const auto& [key, value] : more->object()) {
-      std::uint64_t id = 0;
+      std::uint64_t id = key.empty() ? ~0u : 0;
       for (const char c : key)
         id = c >= '0' && c <= '9' && id < 1'000'000'000 ? id * 10 + (c - '0') : ~0u;
       const JsonNode node = more->member(key, value);

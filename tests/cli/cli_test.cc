@@ -21,6 +21,7 @@ namespace {
 const std::string tiny_llama = data_path("models/llama_mixed.gguf");
 const std::string tiny_qwen = data_path("models/qwen2_biases.gguf");
 const std::string smollm2 = "SmolLM2-135M-Instruct.Q4_1.gguf";
+const std::string gemma3 = "gemma-3-270m.Q4_K_M.gguf";
 
 class CliTest : public ::testing::Test {
  protected:
@@ -245,6 +246,15 @@ TEST_F(CliTest, BadUsageIsOneSentenceAndStatus2) {
   expect_refused({"tokenize", "--model", tiny_llama, "--decode", "5 six"}, "six");
   expect_refused({"tokenize", "--model", tiny_llama, "--decode", "5 -6"}, "-6");
   expect_refused({"tokenize", "--model", tiny_llama, "--decode", "100000"}, "100000");
+  expect_refused({"tokenize", "--model", tiny_llama, "--decode", "\x1b[31m"}, "'\\x1b'");
+  expect_refused({"inspect", "--model", tiny_llama, "--tensors", "--kv-cache-dtype", "fp8"},
+                 "--tensors excludes --kv-cache-dtype");
+  expect_refused({"inspect", "--model", ""}, "'': cannot open the file");
+  expect_refused({"generate", "--model", data_path("models/folders/qwen2_f32/model.safetensors"),
+                  "--prompt", "a"},
+                 "by its folder");
+  expect_refused({"generate", "--model", real_model_path(gemma3), "--chat", "--prompt", "a"},
+                 "holds no chat template (key tokenizer.chat_template)");
 }
 
 TEST_F(CliTest, BadPromptsAndFilesAreOneSentenceAndStatus2) {
@@ -392,6 +402,17 @@ TEST_F(CliTest, TokenizeAndBack) {
   const ProgramResult lines = run_octet({"tokenize", "--model", tiny_llama, "a b"});
   EXPECT_EQ(lines.status, 0);
   EXPECT_GE(std::count(lines.out.begin(), lines.out.end(), '\n'), 1);
+}
+
+// A vocabulary may hold line breaks and controls as tokens of their own.
+TEST_F(CliTest, TokenizeWritesATokenALine) {
+  const ProgramResult lines =
+      run_octet({"tokenize", "--model", real_model_path(gemma3), "a\n\n\tb\x7f"});
+  EXPECT_EQ(lines.status, 0) << lines.err;
+  EXPECT_EQ(std::count(lines.out.begin(), lines.out.end(), '\n'), 5) << lines.out;
+  EXPECT_EQ(std::count(lines.out.begin(), lines.out.end(), '\t'), 5) << lines.out;
+  EXPECT_NE(lines.out.find("\t\\x0a\\x0a\n"), std::string::npos) << lines.out;
+  EXPECT_EQ(lines.out.find('\x7f'), std::string::npos) << lines.out;
 }
 
 TEST_F(CliTest, TokenizeSaysHowLongItTook) {

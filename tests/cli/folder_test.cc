@@ -51,6 +51,21 @@ TEST_F(FolderCliTest, AFolderWithoutATokenizerIsRefused) {
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
 }
 
+TEST_F(FolderCliTest, AFolderWithoutAChatTemplateIsToldWhereOneIsLookedFor) {
+  write("tokenizer_config.json", {{"bos_token", "<s>"}});
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"chat"}, {"generate", "--chat", "--prompt", "hi"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--model", folder_.string()});
+    const ProgramResult result = run_octet(arguments);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_NE(result.err.find("chat_template.jinja, or chat_template in tokenizer_config.json"),
+              std::string::npos)
+        << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
 TEST_F(FolderCliTest, MoreTokensThanTheEmbeddingHasRowsAreRefused) {
   Json tokenizer = read("tokenizer.json");
   for (int id = 30; id < 70; ++id) tokenizer["model"]["vocab"][fmt::format("q{}", id)] = id;

@@ -1,8 +1,10 @@
 #include "core/json_value.h"
 
+#include <chrono>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -112,6 +114,31 @@ TEST(JsonValue, KeepsTheTextAliveAndHostileKeysOnOneLine) {
   expect_error([&] { inner->require_string("c"); },
                "c.json: key 'a\\x0ab.c' holds an integer, expected a string");
   EXPECT_THROW(JsonValue::parse("{", "c.json"), Error);
+}
+
+// Each takes well under a second, and would take hours in time that is quadratic.
+TEST(JsonValue, ManyKeysAndLongPathsTakeNoQuadraticTime) {
+  const auto start = std::chrono::steady_clock::now();
+  std::string text = "{";
+  for (int i = 299'999; i >= 0; --i) text += fmt::format("\"k{}\":{},", i, i % 2 ? "null" : "7");
+  const JsonValue many = JsonValue::parse(text + "\"last\":1}", "c.json");
+  const std::vector<std::string> keys = many.keys();
+  ASSERT_EQ(keys.size(), 300'001u);
+  EXPECT_EQ(keys.front(), "k299999");
+  int given = 0;
+  for (const std::string& key : keys) given += many.has(key);
+  EXPECT_EQ(given, 150'001);
+  EXPECT_EQ(many.require_integer("last"), 1);
+  EXPECT_FALSE(many.has("k300000"));
+  EXPECT_FALSE(many.has(""));
+
+  text = "{\"" + std::string(4'000'000, 'x') + "\": {\"list\": [1";
+  for (int i = 1; i < 1'000'000; ++i) text += ",1";
+  const JsonValue deep = JsonValue::parse(text + "], \"mixed\": [1, \"a\"]}}", "c.json");
+  const JsonValue inner = deep.require(deep.keys().front());
+  EXPECT_EQ(inner.find_integers("list")->size(), 1'000'000u);
+  EXPECT_THROW(inner.find_integers("mixed"), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
 }  // namespace

@@ -404,6 +404,7 @@ TEST(GgufHostile, WhatIsNoRegularFile) {
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
   expect_open_refused(folder, {"is a directory, expected a regular file"});
   expect_open_refused(folder + "/missing.gguf", {"cannot open the file", "No such file"});
+  expect_open_refused("", {"'': cannot open the file"});
   expect_open_refused("/dev/null", {"device, expected a regular file"});
   expect_open_refused("/dev/zero", {"device, expected a regular file"});
 
@@ -418,6 +419,16 @@ TEST(GgufHostile, WhatIsNoRegularFile) {
   const std::string empty = folder + "/empty.gguf";
   GgufWriter::write_bytes(empty, {});
   expect_open_refused(empty, {"is empty, expected a GGUF file"});
+
+  const std::string pointer = folder + "/pointer.gguf";
+  const std::string_view text = "version https://git-lfs.github.com/spec/v1\nsize 9\n";
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  GgufWriter::write_bytes(pointer, {first, first + text.size()});
+  expect_open_refused(pointer, {"is a Git LFS pointer", "git lfs pull"});
+
+  const std::string weights = folder + "/model.safetensors";
+  GgufWriter::write_bytes(weights, {first + 1, first + 9});
+  expect_open_refused(weights, {"is not a GGUF file", "'ersi'", "by its folder"});
 
   const std::string locked = folder + "/locked.gguf";
   GgufWriter().write(locked);
@@ -435,7 +446,8 @@ TEST(GgufHostile, WhatIsNoRegularFile) {
   GgufWriter::write_bytes(cut, bytes);
   expect_open_refused(cut, {"tensor 'second'", "needs 68 bytes"});
 
-  for (const std::string& path : {fifo, loop, empty, locked, cut}) ::unlink(path.c_str());
+  for (const std::string& path : {fifo, loop, empty, pointer, weights, locked, cut})
+    ::unlink(path.c_str());
   EXPECT_EQ(::rmdir(folder.c_str()), 0);
 }
 

@@ -122,8 +122,9 @@ TEST(ModelFolder, NamesTheFileThatIsBroken) {
   write_file(folder / "generation_config.json", "{]");
   expect_refused(folder.path(), "/generation_config.json: ");
   std::filesystem::remove(folder / "generation_config.json");
-  write_file(folder / "model.safetensors", "version https://git-lfs.github.com/spec/v1");
-  expect_refused(folder.path(), "/model.safetensors: ");
+  write_file(folder / "model.safetensors",
+             "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 9\n");
+  expect_refused(folder.path(), "/model.safetensors: is a Git LFS pointer");
 }
 
 TEST(ModelFolder, RefusesTextsThatAreNone) {

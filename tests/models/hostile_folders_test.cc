@@ -1,8 +1,10 @@
 // Hugging Face folders that are well-formed and yet say what octet would get wrong: each is refused
 // by the name of its key or tensor.
+#include <chrono>
 #include <functional>
 #include <map>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/error.h"
@@ -212,6 +214,42 @@ TEST(HostileFolders, MathsThatTheFamilyDoesNotApplyIsNamed) {
   TinyFolder().with("surprise", 1).expect_refused("surprise");
   EXPECT_NO_THROW(TinyFolder().with("surprise", nullptr).load());
   TinyFolder().with("num_experts", 8).expect_refused("num_experts");
+  TinyFolder().with("surprise", Json::array({0})).expect_refused("surprise");
+  TinyFolder().with("surprise", {{"a", nullptr}}).expect_refused("surprise");
+}
+
+// What writers of configurations leave in them, none of which a forward pass asks for.
+TEST(HostileFolders, KeysThatSayNothingOfTheMathsAreTaken) {
+  for (const char* type : types) {
+    TinyFolder folder(type);
+    folder.with("pruned_heads", Json::object()).with("surprise", Json::array());
+    folder.with("is_decoder", false).with("no_repeat_ngram_size", 0).with("num_beam_groups", 1);
+    folder.with("cross_attention_hidden_size", nullptr).with("tie_encoder_decoder", false);
+    folder.with("unsloth_version", "2025.3.19").with("unsloth_fixed", true);
+    folder.with("max_sequence_length", 2048).with("_name_or_path", "/a/b");
+    folder.with("_attn_implementation_autoset", true).with("id2label", {{"0", "LABEL_0"}});
+    EXPECT_NO_THROW(folder.load()) << type;
+  }
+}
+
+TEST(HostileFolders, ManyKeysTakeNoQuadraticTime) {
+  // Behind the library's back: its own insertion looks at every key.
+  const auto add_keys = [](Json& object, const Json& value) {
+    for (int i = 0; i < 200'000; ++i) {
+      object.get_ref<Json::object_t&>().emplace_back(fmt::format("k{}", i), value);
+    }
+  };
+  TinyFolder folder;
+  add_keys(folder.config, nullptr);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_NO_THROW(folder.load());
+  Json groups = Json::object();
+  add_keys(groups, Json::object());
+  TinyFolder quantized;
+  quantized.with("quantization_config",
+                 {{"quant_method", "compressed-tensors"}, {"config_groups", groups}});
+  EXPECT_NO_THROW(quantized.load());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
 TEST(HostileFolders, AnActiveWindowIsRefusedWhereItIsNotApplied) {

@@ -89,6 +89,8 @@ TEST(PreTokenizer, IsolatesNumbersYoungerThanTheRegularExpressions) {
 
 TEST(PreTokenizer, NormalizesForQwen2Only) {
   EXPECT_TRUE(find_gguf_pre_tokenizer("qwen2", "m.gguf").normalizes_nfc);
+  EXPECT_TRUE(find_gguf_pre_tokenizer("deepseek-r1-qwen", "m.gguf").normalizes_nfc);
+  EXPECT_EQ(pieces("deepseek-r1-qwen", "It's 12 x\n"), pieces("qwen2", "It's 12 x\n"));
   EXPECT_FALSE(find_gguf_pre_tokenizer("smollm", "m.gguf").normalizes_nfc);
   EXPECT_FALSE(find_gguf_pre_tokenizer("default", "m.gguf").normalizes_nfc);
 }
@@ -106,7 +108,7 @@ TEST(PreTokenizer, RefusesUnknownNamesByName) {
       message,
       "m.gguf: tokenizer.ggml.pre is 'no-such', but octet splits text as one of 'gpt-2', "
       "'default', 'mpt', 'smollm', 'starcoder', 'refact', 'command-r', 'llama-bpe', 'llama3', "
-      "'qwen2', 'qwen35', 'gpt-4o', 'kimi-k2', 'deepseek-v3' only");
+      "'qwen2', 'deepseek-r1-qwen', 'qwen35', 'gpt-4o', 'kimi-k2', 'deepseek-v3' only");
 }
 
 }  // namespace

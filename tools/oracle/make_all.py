@@ -108,6 +108,21 @@ JOBS = {
     ],
 }
 
+# numpy's and torch's libraries sum in an order that depends on the processor, and on the number of
+# threads: float32 logits would differ by some 1e-5 from machine to machine. Every x86-64 processor of
+# the last ten years has what these leave.
+REPRODUCIBLE = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "MKL_CBWR": "COMPATIBLE",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "PYTHONHASHSEED": "0",
+}
+
 
 def run(name: str) -> bool:
     script, *arguments = JOBS[name]
@@ -116,7 +131,7 @@ def run(name: str) -> bool:
     done = subprocess.run(
         [sys.executable, "-B", str(TOOLS / script), *arguments],
         cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
+        env={**os.environ, **REPRODUCIBLE},
     )
     print(f"oracle: {name} took {time.monotonic() - start:.0f} s", flush=True)
     if done.returncode != 0:
