@@ -20,6 +20,7 @@
 #include "cli/input_lines.h"
 #include "cli/options.h"
 #include "cli/rounding_report.h"
+#include "cli/terminal_text.h"
 #include "core/error.h"
 #include "core/printable.h"
 
@@ -52,19 +53,6 @@ constexpr const char* help_text =
     "and ends a longer text;\n"
     "// begins a text with a slash. Ctrl-C stops an answer; twice in a row at "
     "the prompt it ends.\n";
-
-// A model's text for a terminal: what would steer it (all controls but newline
-// and tab) is written as \xNN.
-std::string for_terminal(std::string_view text) {
-  std::string result;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
-    result += single_line(text.substr(0, end));
-    if (end < text.size()) result += text[end];
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return result;
-}
 
 class Chat {
  public:
@@ -213,7 +201,7 @@ class Chat {
     if (!is_text(text)) return;
     InterruptCounter::take();
     const auto show = [this](std::string_view part) {
-      std::cout << (writes_terminal_ ? for_terminal(part) : std::string(part)) << std::flush;
+      std::cout << (writes_terminal_ ? terminal_text(part) : std::string(part)) << std::flush;
     };
     const auto stops = [] { return InterruptCounter::take(); };
     try {

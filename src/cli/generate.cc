@@ -13,12 +13,14 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/generation_report.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/rounding_report.h"
+#include "cli/terminal_text.h"
 #include "core/error.h"
 #include "core/printable.h"
 #include "text/chat_template.h"
@@ -163,6 +165,7 @@ void run_generate(const GenerateFlags& flags) {
   if (!flags.json) {
     std::cerr << "cache  " << single_line(engine.core().policy().summary()) << '\n';
   }
+  const bool terminal = isatty(STDOUT_FILENO) != 0;
   Progress progress("prefill", prompt_tokens);
   const auto start = GenerationReport::Clock::now();
   const RequestId id = engine.submit(std::move(request));
@@ -176,7 +179,8 @@ void run_generate(const GenerateFlags& flags) {
       if (event.finished == FinishReason::error) {
         throw_error(ErrorKind::internal, "{}", event.message);
       }
-      if (!flags.json) std::cout << event.text << std::flush;
+      if (!flags.json)
+        std::cout << (terminal ? terminal_text(event.text) : event.text) << std::flush;
       report.add(std::move(event));
       if (!std::cout) throw_error(ErrorKind::device, "standard output could not be written");
     }

@@ -188,7 +188,8 @@ std::string as_text(const Inspection& result) {
       "geometry   {} layers, hidden {}, feed-forward {}, vocabulary {}{}\n"
       "attention  {} query heads, {} KV heads, head_dim {}, context {}, rope theta {}{}\n"
       "weights    ",
-      result.path, config.family, config.name.empty() ? "" : " (" + config.name + ")",
+      single_line(result.path), config.family,
+      config.name.empty() ? "" : " (" + single_line(config.name) + ")",
       static_cast<double>(result.all_weights.parameters) / 1e6,
       static_cast<double>(result.all_weights.bytes) / 1e6, config.layers, config.hidden_size,
       config.intermediate_size, config.vocabulary_size, config.tied_embeddings ? " (tied)" : "",

@@ -10,9 +10,11 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/terminal_text.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/printable.h"
@@ -100,7 +102,7 @@ void decode(const TokenizeFlags& flags, const Tokenizer& tokenizer, const std::s
     std::cout << dump_json(object) << '\n';
     return;
   }
-  std::cout << decoded;
+  std::cout << (isatty(STDOUT_FILENO) != 0 ? terminal_text(decoded) : decoded);
   if (flags.has_text) std::cout << '\n';
 }
 

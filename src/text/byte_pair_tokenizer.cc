@@ -12,7 +12,7 @@ namespace {
 
 void require_valid(std::string_view text) {
   if (const auto offset = find_invalid_utf8(text)) {
-    throw_bad_input("The text is not valid UTF-8 from byte {} on.", *offset);
+    throw_bad_input("the text is not valid UTF-8 from byte {} on", *offset);
   }
 }
 

@@ -47,7 +47,7 @@ std::uint32_t MergeTable::find_rank(TokenId left, TokenId right) const {
 
 void MergeTable::apply(std::vector<TokenId>& tokens, Workspace& workspace) const {
   if (tokens.size() < 2) return;
-  if (tokens.size() >= no_rank) throw_bad_input("A word of the text is longer than 4 GiB.");
+  if (tokens.size() >= no_rank) throw_bad_input("a word of the text is longer than 4 GiB");
   const auto count = static_cast<std::uint32_t>(tokens.size());
   auto& symbols = workspace.symbols;  // a linked list; the symbol before the first is `count`
   auto& queue = workspace.queue;      // a heap; holds stale entries too

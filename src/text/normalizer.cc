@@ -64,7 +64,7 @@ std::string_view Normalizer::apply(std::string_view text, bool begins_text,
     }
     text = buffer;
     if (text.size() / 64 > longest) {
-      throw_bad_input("The tokenizer's normalizer makes a text of {} bytes {} bytes long.", longest,
+      throw_bad_input("the tokenizer's normalizer makes a text of {} bytes {} bytes long", longest,
                       text.size());
     }
   }

@@ -9,9 +9,15 @@
 namespace octet {
 namespace {
 
+// Real tokenizers have at most ten; each costs time for every byte of every text.
+constexpr std::size_t most_parts = 64;
+
 // Components of one list, with sequences in it taken apart. Depth is bounded by the JSON's own.
 void flatten(const JsonNode& node, std::string_view list_key, std::vector<JsonNode>& parts) {
   if (node.require_string("type") != "Sequence") {
+    if (parts.size() == most_parts) {
+      throw_unsupported("{}: octet takes {} steps at most", node.where(), most_parts);
+    }
     parts.push_back(node);
     return;
   }

@@ -30,7 +30,7 @@ Vocabulary::Vocabulary(std::vector<Token> tokens, std::string_view source, std::
 
 const Vocabulary::Token& Vocabulary::at(TokenId token) const {
   if (token < 0 || token >= size()) {
-    throw_bad_input("Token id {} is outside the vocabulary of {} tokens.", token, tokens_.size());
+    throw_bad_input("token id {} is outside the vocabulary of {} tokens", token, tokens_.size());
   }
   return tokens_[static_cast<std::size_t>(token)];
 }

@@ -478,6 +478,19 @@ TEST_F(CliTest, InspectTakesFoldersAndListsTensors) {
   EXPECT_NE(windows.out.find("window 40 in 6 of 7 layers"), std::string::npos) << windows.out;
 }
 
+TEST_F(CliTest, InspectShowsAHostileNameOnOneLine) {
+  std::string model = read_file(tiny_llama);
+  const std::string name = "llama_mixed";
+  const std::size_t place = model.find(name);
+  ASSERT_NE(place, std::string::npos);
+  model.replace(place, name.size(), "x\x1b[31m\nyes\n");
+  const std::string path = write("named.gguf", model);
+  const ProgramResult result = run_octet({"inspect", "--model", path});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out.find('\x1b'), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("llama (x\\x1b[31m\\x0ayes\\x0a), "), std::string::npos) << result.out;
+}
+
 TEST_F(CliTest, EvalKlReportsEveryPart) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += "The cache holds 128 tokens of the text. ";

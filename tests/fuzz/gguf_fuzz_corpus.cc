@@ -1,6 +1,7 @@
-// Writes the seeds of gguf_fuzz: small whole files, each with another part of the format in it.
+// Writes the seeds of gguf_fuzz: small whole files, each with another part of the format in it; and
+// of model_fuzz: a model of each family.
 //
-//   gguf_fuzz_corpus tests/fuzz/corpus/gguf
+//   gguf_fuzz_corpus tests/fuzz/corpus
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -66,6 +67,57 @@ GgufWriter aligned_tensors() {
   return writer;
 }
 
+// One layer, two query heads and one KV head of 8.
+GgufWriter model(const std::string& family) {
+  constexpr std::int64_t hidden = 16;
+  constexpr std::int64_t head_dim = 8;
+  const std::string layer = "blk.0.";
+  GgufWriter writer;
+  writer.add("general.architecture", family)
+      .add(family + ".block_count", std::uint32_t{1})
+      .add(family + ".context_length", std::uint32_t{64})
+      .add(family + ".embedding_length", std::uint32_t{hidden})
+      .add(family + ".feed_forward_length", std::uint32_t{hidden})
+      .add(family + ".attention.head_count", std::uint32_t{2})
+      .add(family + ".attention.head_count_kv", std::uint32_t{1})
+      .add(family + ".attention.key_length", std::uint32_t{head_dim})
+      .add(family + ".attention.layer_norm_rms_epsilon", 1e-5f)
+      .add(family + ".rope.freq_base", 10000.0f)
+      .add(family + ".rope.scaling.type", "linear")
+      .add(family + ".rope.scaling.factor", 2.0f);
+  const auto add = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    std::size_t elements = 1;
+    for (const std::int64_t extent : shape) elements *= static_cast<std::size_t>(extent);
+    writer.add_tensor(name, shape, std::vector<float>(elements, 0.25f));
+  };
+  add("token_embd.weight", {4, hidden});
+  add("output_norm.weight", {hidden});
+  add(layer + "attn_norm.weight", {hidden});
+  add(layer + "attn_q.weight", {2 * head_dim, hidden});
+  add(layer + "attn_k.weight", {head_dim, hidden});
+  add(layer + "attn_v.weight", {head_dim, hidden});
+  add(layer + "attn_output.weight", {hidden, 2 * head_dim});
+  for (const char* name : {"ffn_norm", "post_attention_norm", "post_ffw_norm"}) {
+    const bool is_gemmas = name[0] == 'p';
+    if (!is_gemmas || family == "gemma3") add(layer + name + ".weight", {hidden});
+  }
+  for (const char* name : {"ffn_gate", "ffn_up", "ffn_down"}) {
+    add(layer + name + ".weight", {hidden, hidden});
+  }
+  if (family == "gemma3") {
+    writer.add("gemma3.attention.sliding_window", std::uint32_t{3})
+        .add("gemma3.final_logit_softcapping", 30.0f);
+    for (const char* name : {"attn_q_norm", "attn_k_norm"})
+      add(layer + name + ".weight", {head_dim});
+  }
+  if (family == "qwen2") {
+    add(layer + "attn_q.bias", {2 * head_dim});
+    add(layer + "attn_k.bias", {head_dim});
+    add(layer + "attn_v.bias", {head_dim});
+  }
+  return writer;
+}
+
 }  // namespace
 }  // namespace octet
 
@@ -74,13 +126,17 @@ int main(int argument_count, char** arguments) {
     std::fprintf(stderr, "usage: gguf_fuzz_corpus FOLDER\n");
     return 2;
   }
-  const std::string folder = arguments[1];
+  const std::string models = std::string(arguments[1]) + "/model";
+  const std::string folder = std::string(arguments[1]) + "/gguf";
   try {
     octet::GgufWriter().write(folder + "/nothing.gguf");
     octet::scalars().write(folder + "/scalars.gguf");
     octet::arrays().write(folder + "/arrays.gguf");
     octet::all_tensor_types().write(folder + "/tensor_types.gguf");
     octet::aligned_tensors().write(folder + "/aligned_tensors.gguf");
+    for (const char* family : {"llama", "qwen2", "gemma3"}) {
+      octet::model(family).write(models + "/" + family + ".gguf");
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gguf_fuzz_corpus: %s\n", error.what());
     return 1;

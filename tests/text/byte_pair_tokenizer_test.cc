@@ -92,7 +92,7 @@ TEST(BytePairTokenizer, RefusesIdsOutsideTheVocabulary) {
   const BytePairTokenizer tokenizer(small_tables());
   for (const TokenId id : {-1, 263, 1 << 30}) {
     const std::string expected =
-        fmt::format("Token id {} is outside the vocabulary of 263 tokens.", id);
+        fmt::format("token id {} is outside the vocabulary of 263 tokens", id);
     EXPECT_EQ(error_message(ErrorKind::bad_input, [&] { tokenizer.token_bytes(id); }), expected);
     EXPECT_EQ(error_message(ErrorKind::bad_input, [&] { tokenizer.token_text(id); }), expected);
     EXPECT_EQ(error_message(ErrorKind::bad_input, [&] { tokenizer.is_special(id); }), expected);
@@ -104,7 +104,7 @@ TEST(BytePairTokenizer, RefusesInvalidUtf8ByOffset) {
   const BytePairTokenizer tokenizer(small_tables());
   EXPECT_EQ(error_message(ErrorKind::bad_input,
                           [&] { tokenizer.encode("hello \xED\xA0\x80", SpecialText::parse); }),
-            "The text is not valid UTF-8 from byte 6 on.");
+            "the text is not valid UTF-8 from byte 6 on");
 }
 
 TEST(BytePairTokenizer, EndsAnswersWithDeclaredAndWellKnownTokens) {

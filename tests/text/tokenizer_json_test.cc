@@ -130,6 +130,12 @@ TEST(TokenizerJson, RefusesByName) {
       {"llama", [](Json& t) { t["model"]["vocab"]["far"] = 16'000'000; }, bad,
        "tokenizer.json: the id 16000000 is far beyond the 286 tokens that are listed"},
       {"llama",
+       [](Json& t) {
+         Json& list = t["normalizer"]["normalizers"];
+         for (int i = 0; i < 63; ++i) list.push_back({{"type", "NFC"}});
+       },
+       unsupported, "tokenizer.json: normalizer.normalizers[64]: octet takes 64 steps at most"},
+      {"llama",
        [](Json& t) { t["normalizer"]["normalizers"][1]["content"] = std::string(17, 'x'); },
        unsupported,
        "tokenizer.json: normalizer.normalizers[1]: content has 17 bytes, expected at most 16"},
