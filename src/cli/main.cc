@@ -7,6 +7,8 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/version.h"
@@ -32,6 +34,18 @@ int exit_status(octet::ErrorKind kind) {
   return exit_failed;
 }
 
+// Where one of them is closed, the next file that is opened would take its place: a model would be
+// written over, a pipe of our own be waited at for ever. What stands in for it is opened the wrong
+// way round, so that using it is an error.
+void hold_standard_descriptors() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest that is free, and so this one.
+    [[maybe_unused]] const int opened =
+        open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 int report(const std::string& message, int status) {
   // A message may quote hostile text: it stays one line, and steers no terminal.
   std::fprintf(stderr, "octet: %s\n", octet::single_line(message).c_str());
@@ -41,6 +55,7 @@ int report(const std::string& message, int status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hold_standard_descriptors();
   // A reader that closes the pipe ends the write with an error, not the process.
   std::signal(SIGPIPE, SIG_IGN);
   // So is a file that reaches the limit of its size (ulimit -f).

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import select
+import shutil
 import subprocess
 import tempfile
 import time
@@ -16,11 +17,27 @@ MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 PATIENCE_S = 120
 
 
+def make_letter_folder(folder, template):
+    """A small random llama whose tokens are the letters and a space."""
+    for file in (ROOT / "tests/data/models/folders/llama_bf16").iterdir():
+        shutil.copy(file, folder)
+    vocabulary = {"?": 0, "\u0120": 29} | {chr(ord("a") + i): i + 3 for i in range(26)}
+    tokenizer = {
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+        "decoder": {"type": "ByteLevel"},
+        "added_tokens": [],
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+
+
 class Terminal:
     """A program that believes it talks with a person."""
 
-    def __init__(self, *arguments):
-        command = [str(OCTET), "chat", "--model", str(MODEL), "--max-model-len", "1024", *arguments]
+    def __init__(self, *arguments, model=MODEL):
+        length = "512" if model != MODEL else "1024"
+        command = [str(OCTET), "chat", "--model", str(model), "--max-model-len", length, *arguments]
         self.pid, self.file = pty.fork()
         if self.pid == 0:
             os.execv(command[0], command)
@@ -132,6 +149,41 @@ class ChatInATerminal(unittest.TestCase):
             users = [m["content"] for m in messages if m["role"] == "user"]
             self.assertEqual(users, ["one\ntwo", "/three\n\nfour", "/five"])
             self.assertEqual(len([m for m in messages if m["role"] == "assistant"]), 3)
+
+
+    def test_prompts_stay_out_of_a_file_of_answers(self):
+        ours, theirs = pty.openpty()
+        command = [str(OCTET), "chat", "--model", str(MODEL), "--max-model-len", "256", "--max-tokens", "3"]
+        chat = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.close(theirs)
+        os.write(ours, b"Hi\n\x04")
+        answers, prompts = chat.communicate(timeout=PATIENCE_S)
+        os.close(ours)
+        self.assertEqual(chat.returncode, 0, prompts)
+        self.assertNotIn(b"> ", answers)
+        self.assertEqual(prompts.count(b"> "), 2)
+
+    def test_what_a_template_refuses_ends_the_turn_alone(self):
+        template = (
+            "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no \x1b[31m system') }}"
+            "{% endif %}{{ m.content }} {% endfor %}"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            make_letter_folder(pathlib.Path(folder), template)
+            chat = Terminal("--max-tokens", "2", model=folder)
+            chat.expect("> ")
+            chat.type("/system be brief\n")
+            chat.expect("> ")
+            chat.type("hello\n")
+            chat.expect("chat_template.jinja: chat template, line 1, column ")
+            chat.expect("no \\x1b[31m system")
+            chat.expect("> ")
+            chat.type("/system\n")
+            chat.expect("> ")
+            chat.type("hello\n")
+            chat.expect("\n[")
+            chat.type("\x04")
+            self.assertEqual(chat.end(), 0)
 
 
 class ChatOverAPipe(unittest.TestCase):

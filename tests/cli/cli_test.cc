@@ -631,6 +631,22 @@ TEST_F(CliTest, AFullDiskIsAFailureOfEveryCommand) {
   }
 }
 
+// The next file that is opened must not take the place of one that is closed.
+TEST_F(CliTest, AClosedStandardDescriptorIsAnErrorToUse) {
+  const auto status_of = [](const std::string& arguments) {
+    const std::string command = "'" + std::string(OCTET_BINARY) + "' " + arguments;
+    const int status = std::system(("timeout 60 " + command).c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const std::string model = "--model '" + tiny_llama + "' ";
+  for (const std::string command : {"tokenize ", "chat ", "generate --prompt-file - "}) {
+    EXPECT_EQ(status_of(command + model + "<&- >/dev/null 2>&1"), 2) << command;
+  }
+  EXPECT_EQ(status_of("tokenize hello " + model + ">&- 2>/dev/null"), 1);
+  EXPECT_EQ(status_of("inspect " + model + ">&- 2>/dev/null"), 1);
+  EXPECT_EQ(status_of("tokenize hello " + model + ">/dev/null 2>&-"), 0);
+}
+
 TEST_F(CliTest, AClosedPipeEndsTheProgramWithoutASignal) {
   const std::string command = "set -o pipefail; '" + std::string(OCTET_BINARY) +
                               "' generate --model '" + tiny_llama +
