@@ -53,6 +53,19 @@ class HostileFolderTest : public LetterFolderTest {
                                                           << result.err;
     }
     EXPECT_LT(took.count(), 30.0) << what;  // a second or two, but for a sanitizer's build
+    for (const char* command : {"inspect", "tokenize"}) {
+      expect_one_sentence_at_most(
+          run_octet({command, "--model", folder_.string()}, "hi <s> there\n"), what);
+    }
+  }
+
+  // What reads less of a folder may find nothing wrong with it.
+  static void expect_one_sentence_at_most(const ProgramResult& result, const std::string& what) {
+    EXPECT_TRUE(result.status == 0 || result.status == 2) << what << "\n" << result.err;
+    if (result.status == 0) return;
+    EXPECT_EQ(result.out, "") << what;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << what << "\n"
+                                                                         << result.err;
   }
 
   // The same where one file has these bytes.
