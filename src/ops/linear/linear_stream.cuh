@@ -7,11 +7,12 @@
 // the L1, half a unit ahead of its use.
 //
 // The rings are filled before the block waits for the kernels ahead, whose results the weights are
-// not: so the memory stays busy while one kernel ends and the next begins. Half of a
-// multiprocessor's shared memory and registers are left to that next kernel.
+// not: so the memory stays busy while one kernel ends and the next begins. The next product's
+// blocks come as this one's end, one for one (shared_bytes_of in linear_cuda.cc says why).
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cuda_runtime.h>
 
@@ -31,6 +32,7 @@ struct StreamShape {
     return wide ? blocks : WeightDecoder<type>::scale_groups > 0 ? blocks + 1 : 2 * blocks;
   }
   static constexpr int outputs = bands * device_band_rows;
+  static_assert(bands == 2 || keeps_row_order(type));
   // 52 KB of shared memory for a block: two fill half of a multiprocessor of Hopper's, and one fits
   // where a block may have no more than 99 KB.
   static constexpr int room = 13100 / (bands * StageLayout<type>::bytes);
@@ -84,16 +86,16 @@ class InputRow {
   int thread_;
 };
 
-// The scales of a thread's two outputs at element `element` of their rows.
+// The scales of a thread's output of either band at element `element` of their rows.
 __device__ __forceinline__ float2 load_block_scales(const LinearStreamParameters& p,
                                                     int first_output, int element, int lane) {
   const int column = p.block_shift >= 0 ? element >> p.block_shift : element / p.block_columns;
-  const int output = first_output + 2 * (lane % 4);
-  const auto at = [&](int row) {
-    const int there = min(row, p.outputs - 1) / p.block_rows;
+  const auto at = [&](int output) {
+    const int there = min(output, p.outputs - 1) / p.block_rows;
     return p.scales[static_cast<std::int64_t>(there) * p.grid_columns + column];
   };
-  return make_float2(at(output), at(output + 1));
+  const int output = first_output + lane / 4;
+  return make_float2(at(output), at(output + device_band_rows));
 }
 
 // What a thread multiplies of half a unit of x.
@@ -124,41 +126,39 @@ struct HalfUnit {
   }
 };
 
+struct NoScales {
+  __device__ __forceinline__ NoScales(const std::uint8_t*, int) {}
+};
+
 // Groups first_group to first_group + 3 of all bands of the tile at `stage`, or the first `groups`
 // of them. The unit begins at element `start`.
 template <DataType type, int bands, bool block_scales, bool wide, int first_group, bool all>
 __device__ __forceinline__ void multiply_groups(const LinearStreamParameters& p,
                                                 const std::uint8_t* stage, int first_output,
                                                 int start, int groups, int lane,
-                                                const HalfUnit<wide>& x, StepSums (&sums)[bands]) {
+                                                const HalfUnit<wide>& x, TileSums& sums) {
+  using Scales =
+      std::conditional_t<(WeightDecoder<type>::scale_groups > 0), TileScales<type>, NoScales>;
+  const Scales scales(stage, lane);
 #pragma unroll
-  for (int band = 0; band < bands; ++band) {
-    const std::uint8_t* at = stage + band * StageLayout<type>::bytes;
-    if constexpr (WeightDecoder<type>::scale_groups > 0) {
-      const OutputScales<type> scales(at, lane);
+  for (int i = 0; i < 4; ++i) {
+    if (!all && i >= groups) break;
+    const int group = first_group + i;
+    if constexpr (keeps_row_order(type)) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (!all && i >= groups) break;
-        multiply_quantised_group<type, wide>(at, lane, first_group + i, x.groups[i], scales,
-                                             sums[band]);
+      for (int band = 0; band < bands; ++band) {
+        multiply_rows<type, wide>(stage, lane, group, x.groups[i], band, sums);
       }
+    } else if constexpr (WeightDecoder<type>::scale_groups > 0) {
+      multiply_quantised_slabs<type, wide>(stage, lane, group, x.groups[i], scales, sums);
     } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (!all && i >= groups) break;
-        float2 scales = {};
-        if constexpr (block_scales) {
-          scales = load_block_scales(p, first_output + band * device_band_rows,
-                                     start + (first_group + i) * device_group_elements, lane);
-        }
-        if constexpr (type == DataType::float8_e4m3) {
-          multiply_float8_group<block_scales, wide>(at, lane, first_group + i, x.groups[i], scales,
-                                                    sums[band]);
-        } else {
-          multiply_plain_group<type, block_scales, wide>(at, lane, first_group + i, x.groups[i],
-                                                         scales, sums[band]);
-        }
+      float2 of_outputs = {};
+      if constexpr (block_scales) {
+        of_outputs =
+            load_block_scales(p, first_output, start + group * device_group_elements, lane);
       }
+      multiply_plain_slabs<type, block_scales, wide>(stage, lane, group, x.groups[i], of_outputs,
+                                                     sums);
     }
   }
 }
@@ -168,7 +168,7 @@ template <DataType type, int bands, bool block_scales, bool wide, int first_grou
 __device__ __forceinline__ void multiply_half(const LinearStreamParameters& p,
                                               const std::uint8_t* stage, int first_output,
                                               int start, int lane, const HalfUnit<wide>& x,
-                                              StepSums (&sums)[bands]) {
+                                              TileSums& sums) {
   const int left = p.k - start - first_group * device_group_elements;
   if (left > 3 * device_group_elements) {
     multiply_groups<type, bands, block_scales, wide, first_group, true>(p, stage, first_output,
@@ -183,20 +183,24 @@ __device__ __forceinline__ void multiply_half(const LinearStreamParameters& p,
 // Adds the warps' sums of a tile and writes them. Every thread of the block.
 template <DataType type, int bands, bool block_scales, bool wide>
 __device__ __forceinline__ void write_tile(const LinearStreamParameters& p, int first_output,
-                                           const StepSums (&sums)[bands], float* buffer) {
+                                           const TileSums& sums, float* buffer) {
   constexpr int rows = wide ? 16 : 8;
   constexpr int outputs = bands * device_band_rows;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  float* of_warp = buffer + warp * rows * outputs;
 #pragma unroll
-  for (int band = 0; band < bands; ++band) {
-    float sum[4];
-    join_steps<type, wide>(sums[band], sum);
-    float* to =
-        buffer + (warp * rows + lane / 4) * outputs + band * device_band_rows + 2 * (lane % 4);
-    *reinterpret_cast<float2*>(to) = make_float2(sum[0], sum[1]);
-    if constexpr (wide) {
-      *reinterpret_cast<float2*>(to + 8 * outputs) = make_float2(sum[2], sum[3]);
+  for (int upper = 0; upper < (wide ? 2 : 1); ++upper) {
+#pragma unroll
+    for (int band = 0; band < bands; ++band) {
+      const int index = keeps_row_order(type) ? 2 * band + upper : 2 * upper + band;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int row = 8 * upper + (keeps_row_order(type) ? lane / 4 : 2 * (lane % 4) + i);
+        const int output =
+            device_band_rows * band + (keeps_row_order(type) ? 2 * (lane % 4) + i : lane / 4);
+        of_warp[row * outputs + output] = sums.at(index, i);
+      }
     }
   }
   __syncthreads();
@@ -268,7 +272,7 @@ __global__ void __launch_bounds__(32 * linear_stream_warps,
   if (warp < units) first.load(low, high, warp * device_unit_elements, p.x_aligned, p.k);
   int buffer = 0;
   for (int output = first_output; output < p.outputs; output += step) {
-    StepSums sums[bands];
+    TileSums sums;
     for (int unit = warp; unit < units; unit += linear_stream_warps) {
       const int start = unit * device_unit_elements;
       second.load(low, high, start + half_unit, p.x_aligned, p.k);
