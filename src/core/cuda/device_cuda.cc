@@ -1,14 +1,11 @@
-#include <algorithm>
 #include <array>
 #include <string>
-#include <vector>
 
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
+#include "core/cuda/device_reason.h"
 #include "core/error.h"
 
 namespace octet {
@@ -17,44 +14,28 @@ namespace {
 
 constexpr auto architectures = std::to_array<int>({OCTET_CUDA_ARCHITECTURES});
 
-// Machine code runs on later GPUs of the same generation, but for Hopper's, which is its own.
-constexpr bool runs_on(int made_for, int capability) {
-  constexpr int hopper = 90;
-  return made_for == hopper ? capability == hopper
-                            : made_for / 10 == capability / 10 && made_for <= capability;
-}
-
-std::vector<double> capabilities() {
-  std::vector<double> values;
-  for (const int architecture : architectures) values.push_back(architecture / 10.0);
-  return values;
+CudaDeviceProbe probe_device() {
+  CudaDeviceProbe probe;
+  int driver = 0;
+  probe.has_driver = cudaDriverGetVersion(&driver) == cudaSuccess && driver != 0;
+  if (!probe.has_driver) return probe;
+  const cudaError_t status = cudaGetDeviceCount(&probe.devices);
+  if (status != cudaSuccess) probe.error = cudaGetErrorString(status);
+  cudaDeviceProp properties;
+  if (status != cudaSuccess || probe.devices == 0 ||
+      cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
+    return probe;
+  }
+  probe.answers = true;
+  probe.name = properties.name;
+  probe.capability = 10 * properties.major + properties.minor;
+  return probe;
 }
 
 }  // namespace
 
 std::string cuda_unavailable_reason() {
-  int driver = 0;
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
-    return "this machine has no NVIDIA driver";
-  }
-  int devices = 0;
-  const cudaError_t status = cudaGetDeviceCount(&devices);
-  if (status != cudaSuccess) {
-    return fmt::format("the NVIDIA driver gives no GPU: {}", cudaGetErrorString(status));
-  }
-  if (devices == 0) return "the NVIDIA driver sees no GPU";
-  cudaDeviceProp properties;
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
-    return "the first GPU does not answer";
-  }
-  const int capability = 10 * properties.major + properties.minor;
-  if (std::none_of(architectures.begin(), architectures.end(),
-                   [&](int made_for) { return runs_on(made_for, capability); })) {
-    return fmt::format(
-        "{} has compute capability {}.{}, and this build's kernels are made for {:.1f}",
-        properties.name, properties.major, properties.minor, fmt::join(capabilities(), ", "));
-  }
-  return "";
+  return cuda_unavailable_reason(probe_device(), architectures);
 }
 
 CudaDeviceInfo cuda_device_info() {

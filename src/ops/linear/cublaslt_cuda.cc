@@ -15,11 +15,6 @@ constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 constexpr std::size_t most_plans = 4096;
 constexpr int most_algorithms = 16;
 
-// The program is built against CUDA 13, whose library this is; the second is where its toolkit puts
-// it when the loader was not told.
-constexpr const char* library_names[] = {"libcublasLt.so.13",
-                                         "/usr/local/cuda/lib64/libcublasLt.so.13"};
-
 void check(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   const ErrorKind kind =
@@ -62,9 +57,9 @@ struct CublasLt::Library {
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
 
-  Library() {
+  explicit Library(std::span<const char* const> files) {
     std::string reason;
-    for (const char* name : library_names) {
+    for (const char* name : files) {
       file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
       if (file != nullptr) break;
       if (reason.empty()) reason = dlerror();
@@ -175,7 +170,8 @@ struct CublasLt::Plan {
   }
 };
 
-CublasLt::CublasLt() : library_(std::make_unique<Library>()), workspace_(workspace_bytes) {}
+CublasLt::CublasLt(std::span<const char* const> files)
+    : library_(std::make_unique<Library>(files)), workspace_(workspace_bytes) {}
 CublasLt::~CublasLt() = default;
 
 CublasLt::Plan& CublasLt::plan_of(const CublasLtProduct& product, int wanted) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -30,10 +31,16 @@ struct CublasLtProduct {
   bool y_float32 = false;
 };
 
+// The program is built against CUDA 13, whose library this is; the second is where its toolkit puts
+// it when the loader was not told.
+inline constexpr const char* cublaslt_files[] = {"libcublasLt.so.13",
+                                                 "/usr/local/cuda/lib64/libcublasLt.so.13"};
+
 class CublasLt {
  public:
-  // Throws Error{device} that names the library where it cannot be opened or does not start.
-  CublasLt();
+  // Of these files the first that can be opened. Throws Error{device} that names the library and
+  // the first file where none can, or where it does not start.
+  explicit CublasLt(std::span<const char* const> files = cublaslt_files);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
