@@ -49,6 +49,22 @@ DeviceArray<std::uint16_t> random_bfloat16s(std::size_t count) {
   return array;
 }
 
+// The same in float32.
+DeviceArray<float> random_floats(std::size_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0.0f, 1.0f);
+  std::vector<float> line(std::min(count, std::size_t{1} << 20));
+  for (float& x : line) x = normal(random);
+  DeviceArray<float> array(count);
+  for (std::size_t at = 0; at < count; at += line.size()) {
+    check_cuda(
+        cudaMemcpy(array.data() + at, line.data(),
+                   std::min(line.size(), count - at) * sizeof(float), cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+  }
+  return array;
+}
+
 // Sequences of one length in shuffled pages, all of them copies of one random page.
 class RepeatedCache {
  public:
@@ -202,8 +218,7 @@ class Measurement {
   void measure_cache_write(int rows, const char* name) {
     const RepeatedCache cache(policy_, bench_, 1, rows);
     const int heads = bench_.query_heads + 2 * bench_.kv_heads;
-    const DeviceArray<std::uint16_t> qkv =
-        random_bfloat16s(elements(rows, heads * bench_.head_dim));
+    const DeviceArray<float> qkv = random_floats(elements(rows, heads * bench_.head_dim));
     const DeviceArray<std::uint16_t> query(elements(rows, query_width()));
     std::vector<std::int32_t> positions(static_cast<std::size_t>(rows));
     std::iota(positions.begin(), positions.end(), 0);
@@ -216,7 +231,7 @@ class Measurement {
     const DeviceArray<float> sines(std::vector<float>(elements(rows, pairs), 0.8f));
     const DeviceArray<DeviceKvCounts> counts(std::vector<DeviceKvCounts>(1));
     CacheWriteCudaArgs args;
-    args.qkv = as_bfloat16(qkv);
+    args.qkv = qkv.data();
     args.query = as_bfloat16(query);
     args.cosines = cosines.data();
     args.sines = sines.data();
@@ -227,7 +242,7 @@ class Measurement {
     args.layer = cache.layer();
     args.counts = counts.data();
     const double bytes =
-        2.0 * static_cast<double>(qkv.size() + query.size()) +
+        static_cast<double>(qkv.bytes() + query.bytes()) +
         static_cast<double>(cache.layer().view.group->page_bytes) / page_tokens * rows;
     measure(name, bytes, 0, graph_launches,
             [&](int, const CudaLaunch& launch) { cache_write_cuda(launch, args); });

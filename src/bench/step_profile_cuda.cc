@@ -39,13 +39,13 @@ class Recorder final : public StepObserverCuda {
     next().record(stream);
     launches_.clear();
   }
-  void after(const char* operation, const DeviceMatrix* weight, std::int64_t rows,
+  void after(const char* operation, std::span<const DeviceMatrix* const> weights, std::int64_t rows,
              cudaStream_t stream) override {
     next().record(stream);
     Launch launch = {operation, 0, 0};
-    if (weight != nullptr) {
-      launch.bytes = static_cast<double>(weight->bytes());
-      launch.operations =
+    for (const DeviceMatrix* weight : weights) {
+      launch.bytes += static_cast<double>(weight->bytes());
+      launch.operations +=
           2.0 * static_cast<double>(weight->rows * weight->columns) * static_cast<double>(rows);
     }
     launches_.push_back(std::move(launch));

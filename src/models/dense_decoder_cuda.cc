@@ -73,6 +73,7 @@ DenseDecoderCuda::DenseDecoderCuda(ModelConfig config, DenseWeights weights,
     rope.sines.upload({table.sines(0), floats});
     rope.pairs = table.pairs();
   }
+  allow_chains(true);
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -127,7 +128,7 @@ void DenseDecoderCuda::grow(const StepSizes& wanted, int drawn_rows) {
   Activations& a = activations_;
   a.residual = zeroed<float>(rows * hidden);
   a.normed = zeroed<__nv_bfloat16>(rows * hidden);
-  a.query_key_value = zeroed<__nv_bfloat16>(rows * qkv_width());
+  a.query_key_value = zeroed<float>(rows * qkv_width());
   a.query = zeroed<__nv_bfloat16>(rows * query_width());
   a.attended = zeroed<__nv_bfloat16>(rows * query_width());
   a.branch = zeroed<__nv_bfloat16>(rows * hidden);
@@ -195,8 +196,9 @@ void DenseDecoderCuda::plan_prefill(CacheBindingCuda& cache, const ForwardBatch&
   }
 }
 
-void DenseDecoderCuda::seen(const char* operation, const DeviceMatrix* weight, std::int64_t rows) {
-  if (observer_ != nullptr) observer_->after(operation, weight, rows, stream_.get());
+void DenseDecoderCuda::seen(const char* operation,
+                            std::initializer_list<const DeviceMatrix*> weights, std::int64_t rows) {
+  if (observer_ != nullptr) observer_->after(operation, weights, rows, stream_.get());
 }
 
 void DenseDecoderCuda::multiply(const DeviceMatrix& weight, const float* bias,
@@ -258,6 +260,16 @@ void DenseDecoderCuda::write_cache(CacheBindingCuda& cache, const StepInputs& in
   seen("cache write");
 }
 
+// From query, key and value to what the heads have attended to.
+void DenseDecoderCuda::attend(CacheBindingCuda& cache, const StepInputs& inputs, int layer) {
+  write_cache(cache, inputs, layer);
+  const int group = cache.group_of(layer);
+  cache.attention(group).attend(launch(), cache.layer(layer), cache.page_tables().table(group),
+                                cache.page_tables().stride(),
+                                {activations_.query.data(), activations_.attended.data()});
+  seen("attention");
+}
+
 void DenseDecoderCuda::attention_block(CacheBindingCuda& cache, const StepInputs& inputs,
                                        int layer) {
   const DenseLayerCuda& weights = weights_.layer(layer);
@@ -268,16 +280,12 @@ void DenseDecoderCuda::attention_block(CacheBindingCuda& cache, const StepInputs
   norm(weights.attention_norm, first ? nullptr : a.branch.data(),
        first ? nullptr : weights_.layer(layer - 1).post_feed_forward_norm, rows);
   multiply(*weights.query_key_value, weights.query_key_value_bias, a.normed.data(), rows,
-           a.query_key_value.data(), LinearOutput::bfloat16);
-  seen("query, key, value", weights.query_key_value, rows);
-  write_cache(cache, inputs, layer);
-  const int group = cache.group_of(layer);
-  cache.attention(group).attend(launch(), cache.layer(layer), cache.page_tables().table(group),
-                                cache.page_tables().stride(), {a.query.data(), a.attended.data()});
-  seen("attention");
+           a.query_key_value.data(), LinearOutput::float32);
+  seen("query, key, value", {weights.query_key_value}, rows);
+  attend(cache, inputs, layer);
   multiply(*weights.attention_output, nullptr, a.attended.data(), rows, a.branch.data(),
            LinearOutput::bfloat16);
-  seen("attention output", weights.attention_output, rows);
+  seen("attention output", {weights.attention_output}, rows);
 }
 
 void DenseDecoderCuda::feed_forward_block(const StepInputs& inputs, int layer) {
@@ -287,7 +295,7 @@ void DenseDecoderCuda::feed_forward_block(const StepInputs& inputs, int layer) {
   norm(weights.feed_forward_norm, a.branch.data(), weights.post_attention_norm, rows);
   multiply(*weights.gate_up, nullptr, a.normed.data(), rows, a.gate_up.data(),
            LinearOutput::bfloat16);
-  seen("gate, up", weights.gate_up, rows);
+  seen("gate, up", {weights.gate_up}, rows);
   GatedActivationCudaArgs activate;
   activate.activation = config_.activation;
   activate.gate_up = a.gate_up.data();
@@ -298,7 +306,7 @@ void DenseDecoderCuda::feed_forward_block(const StepInputs& inputs, int layer) {
   seen("activation");
   multiply(*weights.down, nullptr, a.activated.data(), rows, a.branch.data(),
            LinearOutput::bfloat16);
-  seen("down", weights.down, rows);
+  seen("down", {weights.down}, rows);
 }
 
 void DenseDecoderCuda::enqueue_layers(CacheBindingCuda& cache, const StepInputs& inputs) {
@@ -315,6 +323,7 @@ void DenseDecoderCuda::enqueue_layers(CacheBindingCuda& cache, const StepInputs&
   embed.scale = config_.embedding_scale;
   embedding_cuda(launch(), embed);
   seen("embedding");
+  if (runs_chains(inputs)) return enqueue_chained_layers(cache, inputs);
   for (int layer = 0; layer < config_.layers; ++layer) {
     attention_block(cache, inputs, layer);
     feed_forward_block(inputs, layer);
@@ -325,8 +334,10 @@ void DenseDecoderCuda::enqueue_layers(CacheBindingCuda& cache, const StepInputs&
 void DenseDecoderCuda::norm_logit_rows(const StepInputs& inputs) {
   RmsNormCudaArgs args;
   args.residual = activations_.residual.data();
-  args.branch = activations_.branch.data();
-  args.branch_norm = weights_.layer(config_.layers - 1).post_feed_forward_norm;
+  if (!runs_chains(inputs)) {
+    args.branch = activations_.branch.data();
+    args.branch_norm = weights_.layer(config_.layers - 1).post_feed_forward_norm;
+  }
   args.weight = weights_.output_norm();
   args.y = activations_.sampled.data();
   args.row_ids = inputs.logit_rows;
@@ -340,7 +351,7 @@ void DenseDecoderCuda::norm_logit_rows(const StepInputs& inputs) {
 void DenseDecoderCuda::compute_logits(std::int64_t first, std::int64_t rows) {
   multiply(weights_.output(), nullptr, activations_.sampled.data() + first * config_.hidden_size,
            rows, activations_.logits.data(), LinearOutput::float32);
-  seen("logits", &weights_.output(), rows);
+  seen("logits", {&weights_.output()}, rows);
   if (config_.logit_soft_cap > 0.0f) {
     soft_cap_cuda(launch(), config_.logit_soft_cap, activations_.logits.data(),
                   rows * config_.vocabulary_size);

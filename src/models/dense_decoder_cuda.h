@@ -5,12 +5,15 @@
 // is padded to one of a few sizes and replayed as a graph.
 #pragma once
 
+#include <initializer_list>
 #include <list>
 #include <memory>
+#include <span>
 
 #include "core/cuda/launch.h"
 #include "models/cache_binding_cuda.h"
 #include "models/dense_weights_cuda.h"
+#include "ops/linear/linear_chain.h"
 #include "ops/linear/linear_cuda.h"
 
 namespace octet {
@@ -20,9 +23,9 @@ class StepObserverCuda {
  public:
   virtual ~StepObserverCuda() = default;
   virtual void begin(cudaStream_t stream) = 0;
-  // `weight`: the matrix that `rows` rows were multiplied by; null for other operations.
-  virtual void after(const char* operation, const DeviceMatrix* weight, std::int64_t rows,
-                     cudaStream_t stream) = 0;
+  // `weights`: the matrices that `rows` rows were multiplied by; none for other operations.
+  virtual void after(const char* operation, std::span<const DeviceMatrix* const> weights,
+                     std::int64_t rows, cudaStream_t stream) = 0;
 };
 
 class DenseDecoderCuda final : public Model {
@@ -47,6 +50,8 @@ class DenseDecoderCuda final : public Model {
   // For benchmarks. While a step is observed no kernel begins before the one ahead has ended, and
   // no graph is replayed.
   void observe(StepObserverCuda* observer) { observer_ = observer; }
+  // Whether steps of few rows may run chains of products: to compare.
+  void allow_chains(bool allowed);
   // Of the cache that was used last: "sm90" or "portable", of the first group of layers.
   const char* decode_kernel() const;
   const char* prefill_kernel() const;
@@ -58,7 +63,7 @@ class DenseDecoderCuda final : public Model {
   struct Activations {
     DeviceArray<float> residual;
     DeviceArray<__nv_bfloat16> normed;
-    DeviceArray<__nv_bfloat16> query_key_value;
+    DeviceArray<float> query_key_value;
     DeviceArray<__nv_bfloat16> query;
     DeviceArray<__nv_bfloat16> attended;
     DeviceArray<__nv_bfloat16> branch;  // what a block adds to the residual stream
@@ -86,6 +91,7 @@ class DenseDecoderCuda final : public Model {
                          std::span<const DrawRow> draws, const StepSizes& sizes);
   void plan_prefill(CacheBindingCuda& cache, const ForwardBatch& batch, const StepInputs& inputs);
   void enqueue_layers(CacheBindingCuda& cache, const StepInputs& inputs);
+  void attend(CacheBindingCuda& cache, const StepInputs& inputs, int layer);
   void attention_block(CacheBindingCuda& cache, const StepInputs& inputs, int layer);
   void feed_forward_block(const StepInputs& inputs, int layer);
   void write_cache(CacheBindingCuda& cache, const StepInputs& inputs, int layer);
@@ -98,7 +104,12 @@ class DenseDecoderCuda final : public Model {
                 std::int64_t rows, void* y, LinearOutput y_type);
   void norm(const float* weight, const __nv_bfloat16* branch, const float* branch_norm,
             std::int64_t rows);
-  void seen(const char* operation, const DeviceMatrix* weight = nullptr, std::int64_t rows = 0);
+  void seen(const char* operation, std::initializer_list<const DeviceMatrix*> weights = {},
+            std::int64_t rows = 0);
+  // Whether the matrices of this step's layers run as chains (ops/linear/linear_chain.h).
+  bool runs_chains(const StepInputs& inputs) const;
+  void enqueue_chained_layers(CacheBindingCuda& cache, const StepInputs& inputs);
+  void run_chain(std::span<const LinearChainStep> steps, std::int64_t rows);
 
   ModelConfig config_;
   DenseWeights host_weights_;
@@ -108,11 +119,13 @@ class DenseDecoderCuda final : public Model {
   int multiprocessors_ = 0;
   int architecture_ = 0;
   LinearCudaWorkspace linear_workspace_;
+  LinearChainWorkspace chain_workspace_;
   DenseWeightsCuda weights_;
   std::vector<Rope> ropes_;
   StepSizes capacity_;
   std::int64_t logit_rows_at_once_ = 0;
   bool graphs_enabled_ = true;
+  bool chains_enabled_ = false;
   std::size_t graph_bytes_ = 0;
   Activations activations_;
   std::unique_ptr<StepInputsCuda> inputs_;

@@ -72,6 +72,21 @@ __device__ __forceinline__ void bulk_copy(void* shared, const void* global, std:
       : "memory");
 }
 
+// What is read once: such lines leave the L2 before all others.
+__device__ __forceinline__ std::uint64_t evict_first_policy() {
+  std::uint64_t policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ void bulk_copy(void* shared, const void* global, std::uint32_t bytes,
+                                          std::uint64_t* barrier, std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(shared_address(shared)),
+      "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+}
+
 // Brings `bytes` (a multiple of 16, aligned to 16) of global memory into the L2.
 __device__ __forceinline__ void bulk_prefetch(const void* global, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");

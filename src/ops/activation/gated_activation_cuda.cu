@@ -1,8 +1,8 @@
 #include <cuda_runtime.h>
 
 #include "core/cuda/launch.cuh"
+#include "ops/activation/gated_activation.cuh"
 #include "ops/activation/gated_activation_cuda.h"
-#include "ops/activation/gated_activation_kernels.h"
 
 namespace octet {
 namespace {
@@ -13,12 +13,6 @@ template <int count>
 struct alignas(2 * count) Bfloats {
   __nv_bfloat16 at[count];
 };
-
-template <Activation activation>
-__device__ __forceinline__ float activate(float a) {
-  const float z = activation == Activation::silu ? a : a * fmaf(gelu_cubic, a * a, gelu_linear);
-  return a / (1.0f + __expf(-z));
-}
 
 template <Activation activation, int count>
 __global__ void __launch_bounds__(threads)
@@ -35,7 +29,7 @@ __global__ void __launch_bounds__(threads)
   Bfloats<count> result;
 #pragma unroll
   for (int i = 0; i < count; ++i) {
-    result.at[i] = __float2bfloat16_rn(activate<activation>(__bfloat162float(gate.at[i])) *
+    result.at[i] = __float2bfloat16_rn(activate(activation, __bfloat162float(gate.at[i])) *
                                        __bfloat162float(up.at[i]));
   }
   reinterpret_cast<Bfloats<count>*>(y + row * width)[item] = result;

@@ -80,15 +80,20 @@ __device__ __forceinline__ void from_signed_bytes(std::uint32_t bytes, std::uint
 
 // Four e4m3 codes, of elements 2, 0, 3 and 1, as two pairs: their exponent and mantissa, in the
 // place of bfloat16's, are worth 2^-120 times the code, subnormal ones too.
-__device__ __forceinline__ void from_e4m3_bytes(std::uint32_t bytes, std::uint32_t* pairs) {
+__device__ __forceinline__ void spread_e4m3_bytes(std::uint32_t bytes, std::uint32_t* pairs) {
   constexpr std::uint32_t signs = 0x80008000u;
   constexpr std::uint32_t magnitudes = 0x07F007F0u;
+  pairs[0] = (bytes & signs) | (bytes >> 4 & magnitudes);
+  pairs[1] = (bytes << 8 & signs) | (bytes << 4 & magnitudes);
+}
+
+// The same codes' values.
+__device__ __forceinline__ void from_e4m3_bytes(std::uint32_t bytes, std::uint32_t* pairs) {
   constexpr std::uint32_t two_to_120 = 0x7B807B80u;
   constexpr std::uint32_t minus_zeros = 0x80008000u;
-  const std::uint32_t first = (bytes & signs) | (bytes >> 4 & magnitudes);
-  const std::uint32_t second = (bytes << 8 & signs) | (bytes << 4 & magnitudes);
-  pairs[0] = fma_bfloat16x2(first, two_to_120, minus_zeros);
-  pairs[1] = fma_bfloat16x2(second, two_to_120, minus_zeros);
+  spread_e4m3_bytes(bytes, pairs);
+  pairs[0] = fma_bfloat16x2(pairs[0], two_to_120, minus_zeros);
+  pairs[1] = fma_bfloat16x2(pairs[1], two_to_120, minus_zeros);
 }
 
 // Two bits of each of four codes from a plane of one or two bits, at bit `to` of their bytes.

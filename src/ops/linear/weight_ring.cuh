@@ -24,6 +24,7 @@ class WeightRing {
   __device__ __forceinline__ WeightRing(std::uint8_t* memory, std::uint64_t* barriers, int lane)
       : memory_(memory), barriers_(barriers), lane_(lane) {
 #if __CUDA_ARCH__ >= 900
+    policy_ = ptx::evict_first_policy();
     if (lane == 0) {
       for (int i = 0; i < stages; ++i) ptx::mbarrier_init(barriers_ + i, 1);
       ptx::mbarrier_init_fence();
@@ -49,11 +50,11 @@ class WeightRing {
     if constexpr (Layout::rows) {
       if (lane_ < filled * device_band_rows) {
         ptx::bulk_copy(place(stage, lane_), from + lane_ * row_bytes,
-                       static_cast<std::uint32_t>(of_row), barrier);
+                       static_cast<std::uint32_t>(of_row), barrier, policy_);
       }
     } else if (lane_ < filled) {
       ptx::bulk_copy(stage + lane_ * Layout::bytes, from + lane_ * device_band_rows * row_bytes,
-                     device_band_rows * Layout::unit_bytes, barrier);
+                     device_band_rows * Layout::unit_bytes, barrier, policy_);
     }
 #else
     if constexpr (Layout::rows) {
@@ -114,6 +115,7 @@ class WeightRing {
   std::uint8_t* memory_;
   std::uint64_t* barriers_;
   int lane_;
+  std::uint64_t policy_ = 0;
   int fill_stage_ = 0;
   int stage_ = 0;
   std::uint32_t parity_ = 0;

@@ -48,22 +48,43 @@ __device__ __forceinline__ bool is_finite(float x) {
   return (__float_as_uint(x) & 0x7FFFFFFFu) < 0x7F800000u;
 }
 
+__device__ __forceinline__ int element_of(int step) {
+  return 64 * step + 2 * (static_cast<int>(threadIdx.x) % 32);
+}
+
+// Of a thread's elements of a head at one position.
+template <int steps>
+struct RopeFactors {
+  float cosine[2 * steps];
+  float sine[2 * steps];
+
+  __device__ __forceinline__ void load(const CacheWriteCudaArgs& args, std::int64_t position) {
+    const int pairs = args.pairs;
+#pragma unroll
+    for (int i = 0; i < 2 * steps; ++i) {
+      const int e = element_of(i / 2) + i % 2;
+      if (e >= 2 * pairs) continue;
+      const int pair = e < pairs ? e : e - pairs;
+      cosine[i] = args.cosines[position * pairs + pair];
+      sine[i] = args.sines[position * pairs + pair];
+    }
+  }
+};
+
 // A head's elements over a warp: at[2 j] and at[2 j + 1] of a lane are elements 64 j + 2 lane and
 // the next.
 template <int steps>
 struct Head {
   float at[2 * steps];
 
-  static __device__ __forceinline__ int element(int step) {
-    return 64 * step + 2 * (static_cast<int>(threadIdx.x) % 32);
-  }
+  static __device__ __forceinline__ int element(int step) { return element_of(step); }
 
-  __device__ __forceinline__ void load(const __nv_bfloat16* from, int head_dim) {
+  __device__ __forceinline__ void load(const float* from, int head_dim) {
 #pragma unroll
     for (int j = 0; j < steps; ++j) {
       float2 pair = {0, 0};
       if (element(j) < head_dim) {
-        pair = __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(from + element(j)));
+        pair = *reinterpret_cast<const float2*>(from + element(j));
       }
       at[2 * j] = pair.x;
       at[2 * j + 1] = pair.y;
@@ -84,8 +105,8 @@ struct Head {
 
   // `scratch`: this warp's, of head_dim elements.
   __device__ __forceinline__ void rotate_in_position(const CacheWriteCudaArgs& args,
-                                                     std::int64_t position, int head_dim,
-                                                     float* scratch) {
+                                                     const RopeFactors<steps>& factors,
+                                                     int head_dim, float* scratch) {
     __syncwarp();
 #pragma unroll
     for (int j = 0; j < steps; ++j) {
@@ -95,8 +116,6 @@ struct Head {
     }
     __syncwarp();
     const int pairs = args.pairs;
-    const float* cosines = args.cosines + position * pairs;
-    const float* sines = args.sines + position * pairs;
     const bool is_split = args.pairing == RopePairing::half_split;
 #pragma unroll
     for (int i = 0; i < 2 * steps; ++i) {
@@ -106,10 +125,8 @@ struct Head {
       const int pair = is_low ? e : e - pairs;
       const float a = scratch[is_split ? pair : 2 * pair];
       const float b = scratch[is_split ? pair + pairs : 2 * pair + 1];
-      const float cosine = cosines[pair];
-      const float sine = sines[pair];
-      at[i] = is_low ? __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine))
-                     : __fadd_rn(__fmul_rn(b, cosine), __fmul_rn(a, sine));
+      at[i] = is_low ? __fsub_rn(__fmul_rn(a, factors.cosine[i]), __fmul_rn(b, factors.sine[i]))
+                     : __fadd_rn(__fmul_rn(b, factors.cosine[i]), __fmul_rn(a, factors.sine[i]));
     }
   }
 
@@ -309,30 +326,31 @@ template <int steps>
 __global__ void __launch_bounds__(32 * warps) cache_write_kernel(const Parameters p) {
   __shared__ float scratch[warps][64 * steps];
   let_next_kernel_begin();
-  begin_after_previous_kernels();
   const CacheWriteCudaArgs& args = p.args;
   const int heads = args.query_heads + 2 * p.kv_heads;
   const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * warps + threadIdx.x / 32;
   const std::int64_t row = item / heads;
   const int head = static_cast<int>(item % heads);
-  if (row >= args.rows.rows) return;
-  const std::int32_t position = args.rows.positions[row];
-  if (position < 0) return;
-
   const bool is_query = head < args.query_heads;
   const bool is_value = head >= args.query_heads + p.kv_heads;
-  // Looked up first, so that its loads and those of the head wait together.
+  // What a step is told of its rows, looked up while the kernels ahead still run: four loads, each
+  // with the result of the one before, are 4 us behind streamed weights.
+  const std::int32_t position = row < args.rows.rows ? args.rows.positions[row] : -1;
   std::byte* run = nullptr;
-  if (!is_query) {
-    run = find_run(p, row, position, (head - args.query_heads) % p.kv_heads);
-    if (run == nullptr) return;
+  RopeFactors<steps> factors;
+  if (position >= 0) {
+    if (!is_query) run = find_run(p, row, position, (head - args.query_heads) % p.kv_heads);
+    if (!is_value && args.cosines != nullptr) factors.load(args, position);
   }
+  begin_after_previous_kernels();
+  if (position < 0 || (!is_query && run == nullptr)) return;
+
   Head<steps> x;
   x.load(args.qkv + item * p.head_dim, p.head_dim);
   const float* norm = is_query ? args.query_norm : args.key_norm;
   if (!is_value && norm != nullptr) x.normalise(norm, args.norm_epsilon, p.head_dim);
   if (!is_value && args.cosines != nullptr) {
-    x.rotate_in_position(args, position, p.head_dim, scratch[threadIdx.x / 32]);
+    x.rotate_in_position(args, factors, p.head_dim, scratch[threadIdx.x / 32]);
   }
   const auto token = static_cast<std::uint32_t>(position % page_tokens);
   if (is_query) {

@@ -20,8 +20,8 @@ struct DeviceKvCounts {
 };
 
 // For each row r of the step:
-//   qkv: [rows, (query_heads + 2 kv_heads) * head_dim] bfloat16: query heads, key heads, value
-//     heads
+//   qkv: [rows, (query_heads + 2 kv_heads) * head_dim] float32: query heads, key heads, value heads
+//     (not bfloat16, whose 8 bits cost as much as those of an int8 code)
 //   query heads: RMS norm by query_norm where given, rope, and hadamard_rotate where the cache's
 //     keys are int8; rounded to bfloat16 in `query`, [rows, query_heads, head_dim]
 //   key heads: RMS norm by key_norm, rope, less the key mean, rotated where int8; rounded and
@@ -32,6 +32,9 @@ struct DeviceKvCounts {
 //
 // cosines, sines: [max_positions, pairs] float32 on the device (RopeTable's numbers); null: no
 // rope. Positions must lie inside the table: the caller sees to it, since they are on the device.
+// `rows` and the tables are read before the kernels ahead in the stream have ended
+// (launch.overlap): nothing in the stream may still be writing those.
+//
 // A padded row (position -1) writes nothing, not even its query.
 //
 // query_means, where not null: [rows, query_heads], each query head after rope times its KV head's
@@ -41,7 +44,7 @@ struct DeviceKvCounts {
 // Throws Error{internal} for missing arrays or heads that do not divide, Error{unsupported} for a
 // cache of float32, for pages in another order than sm90's, and for head_dim above max_head_dim.
 struct CacheWriteCudaArgs {
-  const __nv_bfloat16* qkv = nullptr;
+  const float* qkv = nullptr;
   __nv_bfloat16* query = nullptr;
   const float* query_norm = nullptr;  // [head_dim]; null: none
   const float* key_norm = nullptr;    // [head_dim]; null: none

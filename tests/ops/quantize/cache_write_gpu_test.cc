@@ -42,13 +42,13 @@ class CacheWriteGpu : public ::testing::Test {
                   cache_->rows(2, 173, 1, 69)};
     sequences_[1].rows_in_cache = 7;
     rows_ = 176;  // 130, 131, 172, 174 and 175 are padding
-    qkv_ = random_bfloat16_floats(static_cast<std::size_t>(rows_) * row_elements(), 1,
-                                  problem.deviation);
+    qkv_ = random_floats(static_cast<std::size_t>(rows_) * row_elements(), 1);
+    for (float& x : qkv_) x *= problem.deviation;
     if (problem.has_non_numbers) {
       for (std::size_t i = 0; i < qkv_.size(); i += 97) {
         const float infinity = std::numeric_limits<float>::infinity();
         const float values[] = {infinity, -infinity, std::nanf(""), -std::nanf(""), 0.0f, 1e-30f};
-        qkv_[i] = round_to_bfloat16(values[i / 97 % 6]);
+        qkv_[i] = values[i / 97 % 6];
       }
       // A row of zeros, of each side.
       const std::size_t row = 5 * row_elements();
@@ -89,7 +89,7 @@ class CacheWriteGpu : public ::testing::Test {
     const DeviceArray<std::int32_t> device_sequences(row_sequences);
     const DeviceArray<std::int32_t> device_first(first_written);
     const DeviceArray<std::int32_t> device_lengths(lengths);
-    const DeviceArray<std::uint16_t> qkv(to_bfloat16s(qkv_));
+    const DeviceArray<float> qkv(qkv_);
     const DeviceArray<float> query_norm(query_norm_);
     const DeviceArray<float> key_norm(key_norm_);
     DeviceArray<std::uint16_t> query(query_elements());
@@ -101,7 +101,7 @@ class CacheWriteGpu : public ::testing::Test {
     DeviceArray<float> sines;
 
     CacheWriteCudaArgs args;
-    args.qkv = as_bfloat16(qkv);
+    args.qkv = qkv.data();
     args.query = as_bfloat16(query);
     if (problem_.has_norms) {
       args.query_norm = query_norm.data();
