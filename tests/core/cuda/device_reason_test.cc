@@ -10,8 +10,13 @@ namespace {
 constexpr std::array<int, 5> all_architectures = {90, 80, 89, 100, 120};
 
 CudaDeviceProbe gpu(const std::string& name, int capability) {
-  return {
-      .has_driver = true, .devices = 1, .answers = true, .name = name, .capability = capability};
+  CudaDeviceProbe probe;
+  probe.has_driver = true;
+  probe.devices = 1;
+  probe.answers = true;
+  probe.name = name;
+  probe.capability = capability;
+  return probe;
 }
 
 TEST(CudaDeviceReason, SaysTheFirstThingThatIsMissing) {
