@@ -227,5 +227,53 @@ TEST(HopperEmulation, IsAttentionUpToItsRoundingsInAnyPageOrder) {
   }
 }
 
+// Rows that come alone, as in decode, are the emulated GPU's; rows of a prompt stay the CPU's.
+TEST(HopperEmulation, SingleLevelAccumulationIsForRowsThatComeAlone) {
+  ThreadPool pool(2);
+  OpContext context{&pool};
+  constexpr std::int32_t lengths[] = {100, 2000, 700};
+  CacheShape shape{.kv_heads = 1, .head_dim = 64, .dtype = "fp8"};
+  shape.scales = "dynamic";
+  PagedCache cache(shape, {lengths[0], lengths[1], lengths[2]});
+  constexpr std::size_t width = 64;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto count = static_cast<std::size_t>(lengths[i]) * width;
+    std::vector<float> values = random_floats(count, 10 + static_cast<unsigned>(i));
+    for (float& value : values) value += 1;
+    cache.write(context, random_floats(count, 20 + static_cast<unsigned>(i)), values,
+                {cache.rows(i, 0, lengths[i], 0)});
+  }
+  const std::vector<SequenceRows> rows = {cache.rows(0, 0, 3, 97), cache.rows(1, 3, 1, 1999),
+                                          cache.rows(2, 4, 1, 699)};
+  const std::vector<float> query = random_floats(5 * 2 * width, 3);
+  const auto attend = [&](auto&& operation) {
+    std::vector<float> output(query.size());
+    AttentionArgs args;
+    args.query = query.data();
+    args.output = output.data();
+    args.query_stride = args.output_stride = 2 * width;
+    args.query_heads = 2;
+    args.softmax_scale = 0.125f;
+    args.layer = cache.layer();
+    args.sequences = rows;
+    operation(args);
+    return output;
+  };
+  const std::vector<float> two_level =
+      attend([&](const AttentionArgs& args) { attention(context, args); });
+  HopperAccumulation never;
+  never.promote_every = 0;
+  never.tile_local_scale = false;
+  const std::vector<float> emulated =
+      attend([&](const AttentionArgs& args) { attention_hopper_emulation(args, never); });
+  context.accumulation = AttentionAccumulation::single_level;
+  const std::vector<float> single =
+      attend([&](const AttentionArgs& args) { attention(context, args); });
+  const auto alone = static_cast<std::ptrdiff_t>(3 * 2 * width);
+  EXPECT_TRUE(std::equal(single.begin(), single.begin() + alone, two_level.begin()));
+  EXPECT_TRUE(std::equal(single.begin() + alone, single.end(), emulated.begin() + alone));
+  EXPECT_FALSE(std::equal(single.begin() + alone, single.end(), two_level.begin() + alone));
+}
+
 }  // namespace
 }  // namespace octet
