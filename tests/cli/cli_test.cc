@@ -641,8 +641,9 @@ TEST_F(CliTest, AFullDiskIsAFailureOfEveryCommand) {
 // The next file that is opened must not take the place of one that is closed.
 TEST_F(CliTest, AClosedStandardDescriptorIsAnErrorToUse) {
   const auto status_of = [](const std::string& arguments) {
-    const std::string command = "'" + std::string(OCTET_BINARY) + "' " + arguments;
-    const int status = std::system(("timeout 60 " + command).c_str());
+    std::string command = "timeout 60 '";
+    command.append(OCTET_BINARY).append("' ").append(arguments);
+    const int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   };
   const std::string model = "--model '" + tiny_llama + "' ";
