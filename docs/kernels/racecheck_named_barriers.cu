@@ -1,10 +1,12 @@
-// What compute-sanitizer's racecheck (CUDA 13.0) makes of barriers among a part of a block, beside threads
-// that wait at the block's own. Each of four warpgroups writes 128 words, waits for its own threads, reads
-// what others of them wrote, and waits again; then all threads meet. There is no race in it.
+// What compute-sanitizer's racecheck (CUDA 13.0) makes of barriers among a part of a block, beside
+// threads that wait at the block's own. Each of four warpgroups writes 128 words, waits for its own
+// threads, reads what others of them wrote, and waits again; then all threads meet. There is no
+// race in it.
 //
-//   nvcc -gencode=arch=compute_90a,code=sm_90a -o racecheck_named_barriers racecheck_named_barriers.cu
-//   compute-sanitizer --tool racecheck --racecheck-report all racecheck_named_barriers 512   no hazard
-//   compute-sanitizer --tool racecheck --racecheck-report all racecheck_named_barriers 640   521 errors
+//   nvcc -gencode=arch=compute_90a,code=sm_90a -o racecheck_named_barriers
+//   racecheck_named_barriers.cu compute-sanitizer --tool racecheck --racecheck-report all
+//   racecheck_named_barriers 512   no hazard compute-sanitizer --tool racecheck --racecheck-report
+//   all racecheck_named_barriers 640   521 errors
 #include <cstdio>
 #include <cstdlib>
 
@@ -41,6 +43,6 @@ __global__ void exchange(int* sums) {
 int main(int argc, char** argv) {
   int* sums = nullptr;
   cudaMalloc(&sums, sizeof(int) * 132 * 1024);
-  exchange<<<132, argc > 1 ? std::atoi(argv[1]) : 640>>>(sums);
+  exchange < < <132, argc> 1 ? std::atoi(argv[1]) : 640 >>> (sums);
   std::printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize()));
 }
