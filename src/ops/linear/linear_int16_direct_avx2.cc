@@ -125,20 +125,6 @@ template <class Type, int group, int rows>
   }
 }
 
-// Asks for the bytes of the eight rows after these: the hardware follows one stream well, eight
-// short ones badly. Addresses past the weight's end are never read.
-template <class Type>
-[[gnu::always_inline]] inline void prefetch_next_rows(Bytes rows, std::int64_t row_bytes,
-                                                      std::int64_t block) {
-  constexpr int bytes = 8 * Type::block_bytes;
-  const auto address = reinterpret_cast<std::uintptr_t>(rows) +
-                       static_cast<std::uintptr_t>(8 * row_bytes + block * bytes);
-  for (int offset = 0; offset < bytes; offset += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(address + static_cast<unsigned>(offset)),
-                 _MM_HINT_T0);
-  }
-}
-
 // Eight rows of a weight, of which `outputs` exist.
 struct EightOutputs {
   Bytes first;

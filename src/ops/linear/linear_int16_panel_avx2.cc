@@ -73,8 +73,14 @@ template <class Type>
 }
 
 template <class Type>
-void decode_eight(EightRows<Type> rows, std::int64_t k, int first_output, Int16PanelBlock* to) {
-  for (std::int64_t i = 0; i < k / Type::block_elements; ++i) {
+void decode_eight(const WeightRows& weights, int first_output, Int16PanelBlock* to) {
+  const std::int64_t left =
+      weights.outputs > first_output ? weights.outputs - first_output : std::int64_t{0};
+  const Bytes first =
+      reinterpret_cast<Bytes>(weights.data) + (left > 0 ? first_output * weights.row_bytes : 0);
+  EightRows<Type> rows(first, weights.row_bytes, left);
+  for (std::int64_t i = 0; i < weights.k / Type::block_elements; ++i) {
+    prefetch_next_rows<Type>(first, weights.row_bytes, i);
     const EightBlocks blocks = rows.block(i);
     store_scales<Type>(blocks, first_output, to);
     for (int section = 0; section < Type::sections; ++section) {
@@ -90,12 +96,8 @@ void decode_int16_panel_avx2(const WeightRows& weights, Arithmetic, void* panel)
   auto* to = static_cast<Int16PanelBlock*>(panel);
   with_words(weights.dtype, [&](auto type) {
     using Type = decltype(type);
-    const auto* data = reinterpret_cast<Bytes>(weights.data);
     for (int first = 0; first < int16_panel_outputs; first += 8) {
-      const std::int64_t left = weights.outputs > first ? weights.outputs - first : 0;
-      decode_eight<Type>(
-          {data + (left > 0 ? first * weights.row_bytes : 0), weights.row_bytes, left}, weights.k,
-          first, to);
+      decode_eight<Type>(weights, first, to);
     }
   });
 }
