@@ -169,42 +169,58 @@ inline float total(__m256 x) {
   return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
-float softmax_tile(const SoftmaxTile& tile) {
-  constexpr int vectors = page_tokens / 8;
-  if (tile.first >= tile.last) {
-    for (int v = 0; v < vectors; ++v) _mm256_storeu_ps(tile.scores + 8 * v, _mm256_setzero_ps());
-    return 1.0f;
-  }
+constexpr int tile_vectors = page_tokens / 8;
+
+// The scaled scores of keys [first, last), -inf elsewhere.
+void load_scores(const SoftmaxTile& tile, __m256 scores[tile_vectors]) {
   const __m256 minus_infinity = _mm256_set1_ps(-__builtin_inff());
   const __m256i first = _mm256_set1_epi32(tile.first - 1);
   const __m256i last = _mm256_set1_epi32(tile.last);
-  __m256 scores[vectors];
-  __m256 highest_lanes = minus_infinity;
   __m256i index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 #pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) {
+  for (int v = 0; v < tile_vectors; ++v) {
     const __m256i seen =
         _mm256_and_si256(_mm256_cmpgt_epi32(index, first), _mm256_cmpgt_epi32(last, index));
     const __m256 scaled = _mm256_mul_ps(_mm256_loadu_ps(tile.scores + 8 * v),
                                         _mm256_loadu_ps(tile.key_scales + 8 * v));
     // A blend, not a sum: what lies in lanes that are not seen may be NaN.
     scores[v] = _mm256_blendv_ps(minus_infinity, scaled, _mm256_castsi256_ps(seen));
-    highest_lanes = _mm256_max_ps(highest_lanes, scores[v]);
     index = _mm256_add_epi32(index, _mm256_set1_epi32(8));
   }
+}
+
+// `whole`: all keys of the tile are seen, as in all tiles but the last of a long context; the same
+// bits without the seven operations of 29 that masks take.
+template <bool whole>
+float softmax_tile_of(const SoftmaxTile& tile) {
+  const __m256 minus_infinity = _mm256_set1_ps(-__builtin_inff());
+  __m256 scores[tile_vectors];
+  if constexpr (whole) {
+#pragma GCC unroll 8
+    for (int v = 0; v < tile_vectors; ++v) {
+      scores[v] = _mm256_mul_ps(_mm256_loadu_ps(tile.scores + 8 * v),
+                                _mm256_loadu_ps(tile.key_scales + 8 * v));
+    }
+  } else {
+    load_scores(tile, scores);
+  }
+  __m256 highest_lanes = minus_infinity;
+#pragma GCC unroll 8
+  for (int v = 0; v < tile_vectors; ++v) highest_lanes = _mm256_max_ps(highest_lanes, scores[v]);
   const float tile_maximum = highest(highest_lanes);
   const float maximum = *tile.maximum > tile_maximum ? *tile.maximum : tile_maximum;
   const __m256 maximum_lanes = _mm256_set1_ps(maximum);
   __m256 sum = _mm256_setzero_ps();
 #pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) {
+  for (int v = 0; v < tile_vectors; ++v) {
     __m256 weight = vector_exp(_mm256_sub_ps(scores[v], maximum_lanes));
     sum = _mm256_add_ps(sum, weight);
     if (tile.value_scales != nullptr) {
-      // The scale of a token that is not seen may be NaN too.
-      const __m256 unseen = _mm256_cmp_ps(scores[v], minus_infinity, _CMP_EQ_OQ);
       weight = _mm256_mul_ps(weight, _mm256_loadu_ps(tile.value_scales + 8 * v));
-      weight = _mm256_andnot_ps(unseen, weight);
+      if constexpr (!whole) {
+        // The scale of a token that is not seen may be NaN too.
+        weight = _mm256_andnot_ps(_mm256_cmp_ps(scores[v], minus_infinity, _CMP_EQ_OQ), weight);
+      }
     }
     _mm256_storeu_ps(tile.scores + 8 * v, weight);
   }
@@ -212,6 +228,17 @@ float softmax_tile(const SoftmaxTile& tile) {
   *tile.maximum = maximum;
   *tile.sum = *tile.sum * alpha + total(sum);
   return alpha;
+}
+
+float softmax_tile(const SoftmaxTile& tile) {
+  if (tile.first >= tile.last) {
+    for (int v = 0; v < tile_vectors; ++v) {
+      _mm256_storeu_ps(tile.scores + 8 * v, _mm256_setzero_ps());
+    }
+    return 1.0f;
+  }
+  if (tile.first == 0 && tile.last == page_tokens) return softmax_tile_of<true>(tile);
+  return softmax_tile_of<false>(tile);
 }
 
 float exponential(float x) { return _mm256_cvtss_f32(vector_exp(_mm256_set1_ps(x))); }

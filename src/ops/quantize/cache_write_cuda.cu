@@ -230,7 +230,7 @@ __device__ __forceinline__ void store_codes(const Side& side, std::byte* run, st
   }
 }
 
-// dynamic_scale() of kv_write.cc, over a warp.
+// write_scale() of kv_write.cc, over a warp.
 template <int steps>
 __device__ __forceinline__ float write_dynamic_scale(const Side& side, const Head<steps>& head,
                                                      float largest_code, std::byte* run,

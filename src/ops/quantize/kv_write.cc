@@ -11,6 +11,7 @@
 #include "core/float8_e4m3.h"
 #include "ops/attention_observer.h"
 #include "ops/quantize/hadamard.h"
+#include "ops/quantize/kv_codes.h"
 
 namespace octet {
 
@@ -22,12 +23,6 @@ constexpr float float16_max = 65504.0f;
 template <typename Stored>
 void store(std::byte* destination, std::size_t index, Stored value) {
   std::memcpy(destination + index * sizeof(Stored), &value, sizeof(Stored));
-}
-
-std::int8_t round_to_int8(float value) {
-  if (std::isnan(value)) return 0;
-  // rint rounds to nearest even under the default rounding mode.
-  return static_cast<std::int8_t>(std::rint(std::clamp(value, -int8_max, int8_max)));
 }
 
 std::int64_t count_non_finite(const float* row, int elements) {
@@ -61,27 +56,50 @@ void write_float16(const float* row, int elements, const Destination& to, KvWrit
   counts->non_finite += count_non_finite(row, elements);
 }
 
-void write_fp8(const KvSidePolicy& side, float static_scale, const float* row, int elements,
-               const Destination& to, KvWriteCounts* counts) {
+std::uint16_t scale_for(float largest, float largest_code) {
+  if (largest == 0.0f) return float_to_bfloat16(1.0f);
+  // A row of tiny values would give a subnormal scale, or 0: the smallest normal bfloat16 serves.
+  return float_to_bfloat16_up(std::max(largest / largest_code, 0x1p-126f));
+}
+
+// Finds the row's scale and stores it.
+float write_scale(const KvCodeKernels& kernels, const float* row, int elements, float largest_code,
+                  const Destination& to, KvWriteCounts* counts) {
+  const float largest = kernels.largest_finite(row, elements, &counts->non_finite);
+  const std::uint16_t bits = scale_for(largest, largest_code);
+  store(to.scales, to.token, bits);
+  return bfloat16_to_float(bits);
+}
+
+using Codes = std::array<std::uint8_t, max_head_dim>;
+
+void put_codes(const Codes& codes, int elements, const Destination& to) {
+  for (int i = 0; i < elements; ++i) to.put(i, codes[static_cast<std::size_t>(i)]);
+}
+
+void write_fp8(const KvCodeKernels& kernels, const KvSidePolicy& side, float static_scale,
+               const float* row, int elements, const Destination& to, KvWriteCounts* counts) {
   float scale = static_scale;
   if (side.scales == KvScales::dynamic) {
-    const std::uint16_t bits = dynamic_scale(row, elements, float8_e4m3_max, &counts->non_finite);
-    store(to.scales, to.token, bits);
-    scale = bfloat16_to_float(bits);
+    scale = write_scale(kernels, row, elements, float8_e4m3_max, to, counts);
   } else {
     counts->non_finite += count_non_finite(row, elements);
   }
-  for (int i = 0; i < elements; ++i) {
-    const float scaled = row[i] / scale;
-    const float magnitude = std::fabs(scaled);
-    counts->saturated += magnitude > float8_e4m3_max ? 1 : 0;
-    counts->subnormal += magnitude < 0x1p-6f && row[i] != 0.0f ? 1 : 0;
-    to.put(i, float_to_float8_e4m3(scaled));
-  }
+  Codes codes;
+  kernels.to_fp8(row, elements, scale, codes.data(), counts);
+  put_codes(codes, elements, to);
 }
 
-void write_side(const KvSidePolicy& side, float static_scale, const float* row, int elements,
-                const Destination& to, KvWriteCounts* counts) {
+void write_int8(const KvCodeKernels& kernels, const float* row, int elements, const Destination& to,
+                KvWriteCounts* counts) {
+  const float scale = write_scale(kernels, row, elements, int8_max, to, counts);
+  Codes codes;
+  kernels.to_int8(row, elements, scale, codes.data());
+  put_codes(codes, elements, to);
+}
+
+void write_side(const KvCodeKernels& kernels, const KvSidePolicy& side, float static_scale,
+                const float* row, int elements, const Destination& to, KvWriteCounts* counts) {
   switch (side.dtype) {
     case KvDtype::float32:
       for (int i = 0; i < elements; ++i) to.put(i, row[i]);
@@ -95,15 +113,11 @@ void write_side(const KvSidePolicy& side, float static_scale, const float* row, 
       counts->non_finite += count_non_finite(row, elements);
       return;
     case KvDtype::fp8:
-      write_fp8(side, static_scale, row, elements, to, counts);
+      write_fp8(kernels, side, static_scale, row, elements, to, counts);
       return;
-    case KvDtype::int8: {
-      const std::uint16_t bits = dynamic_scale(row, elements, int8_max, &counts->non_finite);
-      store(to.scales, to.token, bits);
-      const float scale = bfloat16_to_float(bits);
-      for (int i = 0; i < elements; ++i) to.put(i, round_to_int8(row[i] / scale));
+    case KvDtype::int8:
+      write_int8(kernels, row, elements, to, counts);
       return;
-    }
   }
 }
 
@@ -138,8 +152,8 @@ const float* prepared_key(const KvRunLayout& run, const KvLayerConstants& consta
 
 const KvLayerConstants no_constants;
 
-void write_row(const KvWriteArgs& args, const SequenceRows& sequence, std::int32_t row,
-               KvWriteCounts* counts) {
+void write_row(const KvCodeKernels& kernels, const KvWriteArgs& args, const SequenceRows& sequence,
+               std::int32_t row, KvWriteCounts* counts) {
   const KvRunLayout& run = args.layer.group->run;
   const KvLayerConstants& constants =
       args.layer.constants != nullptr ? *args.layer.constants : no_constants;
@@ -156,11 +170,11 @@ void write_row(const KvWriteArgs& args, const SequenceRows& sequence, std::int32
     const float* key =
         prepared_key(run, constants, head, args.key + batch_row * args.key_stride + head * head_dim,
                      buffer.data());
-    write_side(run.policy.key, static_key_scale(args.layer, head), key, head_dim,
+    write_side(kernels, run.policy.key, static_key_scale(args.layer, head), key, head_dim,
                destination(run.key_order, head_dim, bytes + run.key_offset,
                            bytes + run.key_scale_offset, token),
                counts);
-    write_side(run.policy.value, static_value_scale(args.layer, head),
+    write_side(kernels, run.policy.value, static_value_scale(args.layer, head),
                args.value + batch_row * args.value_stride + head * head_dim, head_dim,
                destination(run.value_order, head_dim, bytes + run.value_offset,
                            bytes + run.value_scale_offset, token),
@@ -170,24 +184,9 @@ void write_row(const KvWriteArgs& args, const SequenceRows& sequence, std::int32
 
 }  // namespace
 
-std::uint16_t dynamic_scale(const float* row, int elements, float largest_code,
-                            std::int64_t* non_finite) {
-  float largest = 0.0f;
-  for (int i = 0; i < elements; ++i) {
-    const float magnitude = std::fabs(row[i]);
-    if (std::isfinite(magnitude)) {
-      largest = std::max(largest, magnitude);
-    } else {
-      ++*non_finite;
-    }
-  }
-  if (largest == 0.0f) return float_to_bfloat16(1.0f);
-  // A row of tiny values would give a subnormal scale, or 0: the smallest normal bfloat16 serves.
-  return float_to_bfloat16_up(std::max(largest / largest_code, 0x1p-126f));
-}
-
 void kv_write(const OpContext& context, const KvWriteArgs& args) {
   if (context.observer != nullptr) context.observer->on_write(args);
+  const KvCodeKernels& kernels = kv_code_kernels(context.instruction_set);
   for (const SequenceRows& sequence : args.sequences) {
     if (args.layer.group->run.head_dim > max_head_dim) {
       throw_error(ErrorKind::internal, "a head of {} elements is wider than the cache ops take",
@@ -200,7 +199,7 @@ void kv_write(const OpContext& context, const KvWriteArgs& args) {
       const auto first = static_cast<std::int32_t>(index) * block;
       for (std::int32_t row = std::max(first, sequence.rows_in_cache);
            row < std::min(first + block, sequence.rows); ++row) {
-        write_row(args, sequence, row, &counts);
+        write_row(kernels, args, sequence, row, &counts);
       }
       if (args.counters != nullptr && counts.any()) args.counters->add(args.layer.layer, counts);
     });

@@ -36,9 +36,4 @@ struct KvWriteArgs {
 };
 void kv_write(const OpContext& context, const KvWriteArgs& args);
 
-// The scale of a row for codes of magnitude up to `largest_code`, as bfloat16 bits. `non_finite`
-// grows by the elements that were left out.
-std::uint16_t dynamic_scale(const float* row, int elements, float largest_code,
-                            std::int64_t* non_finite);
-
 }  // namespace octet
