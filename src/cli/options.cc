@@ -24,10 +24,10 @@ namespace {
 Arithmetic parse_arithmetic(const std::string& dtype, InstructionSet set) {
   if (dtype == "auto") return fastest_arithmetic(set);
   for (const Arithmetic arithmetic :
-       {Arithmetic::float32, Arithmetic::bfloat16, Arithmetic::int16}) {
+       {Arithmetic::float32, Arithmetic::bfloat16, Arithmetic::int16, Arithmetic::int8}) {
     if (dtype == name_of(arithmetic)) return arithmetic;
   }
-  throw_bad_input("--dtype {}: expected auto, float32, bfloat16 or int16", dtype);
+  throw_bad_input("--dtype {}: expected auto, float32, bfloat16, int16 or int8", dtype);
 }
 
 }  // namespace
@@ -95,7 +95,8 @@ void MachineFlags::add_to(CLI::App& command) {
       .add_option("--dtype", dtype,
                   "Arithmetic of matrices and activations: auto (the fastest here; float32 in "
                   "eval), float32, bfloat16, "
-                  "int16 (activations as 16-bit integers, for quantised weights)")
+                  "int16 (activations as 16-bit integers, for quantised weights), int8 (as int16, "
+                  "but 8 bits where weights have at most 5)")
       ->capture_default_str()
       ->group(group);
   command

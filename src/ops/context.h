@@ -17,6 +17,9 @@ enum class Arithmetic {
   // the integers that they are: the sum of a block is exact (ops/linear/linear_int16.h). Weights of
   // other types are multiplied as in float32.
   int16,
+  // As int16, but where weights have at most five bits, activations have eight. Models keep int16
+  // for the matrices where that costs most: queries, keys, values and the output.
+  int8,
 };
 
 constexpr std::string_view name_of(Arithmetic arithmetic) {
@@ -27,6 +30,8 @@ constexpr std::string_view name_of(Arithmetic arithmetic) {
       return "bfloat16";
     case Arithmetic::int16:
       return "int16";
+    case Arithmetic::int8:
+      return "int8";
   }
   return "?";
 }

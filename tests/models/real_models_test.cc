@@ -152,6 +152,10 @@ TEST(SmolLm2Divergence, BfloatArithmeticStaysUnderEightBitActivations) {
   EXPECT_LE(divergence_of(Arithmetic::bfloat16), 2.5e-3);
 }
 
+TEST(SmolLm2Divergence, Int8ArithmeticIsHalfOfEightBitActivationsEverywhere) {
+  EXPECT_LE(divergence_of(Arithmetic::int8), 1.3e-3);
+}
+
 TEST(SmolLm2Divergence, Int16ArithmeticIsNextToNone) {
   EXPECT_LE(divergence_of(Arithmetic::int16), 2e-7);
 }

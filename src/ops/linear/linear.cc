@@ -4,6 +4,7 @@
 #include "files/block_quants.h"
 #include "ops/cpu/dispatch.h"
 #include "ops/linear/linear_cpu.h"
+#include "ops/linear/linear_int16.h"
 
 namespace octet {
 namespace {
@@ -60,19 +61,23 @@ void validate(const LinearArgs& args) {
   validate_scales(args);
 }
 
-const LinearKernels& int16_kernels_for(InstructionSet set, DataType dtype) {
+const LinearKernels& integer_kernels_for(const OpContext& context, DataType dtype) {
+  const InstructionSet set = context.instruction_set;
+  const bool int8 = context.arithmetic == Arithmetic::int8 && takes_int8(dtype);
   if constexpr (has_avx2_kernels) {
-    if (set >= InstructionSet::avx2) return linear_int16_kernels_avx2(dtype);
+    if (set >= InstructionSet::avx2) {
+      return int8 ? linear_int8_kernels_avx2(dtype) : linear_int16_kernels_avx2(dtype);
+    }
   }
   if (set != InstructionSet::portable) throw_no_kernel("linear", set);
-  return linear_int16_kernels_portable(dtype);
+  return int8 ? linear_int8_kernels_portable(dtype) : linear_int16_kernels_portable(dtype);
 }
 
 const LinearKernels& kernels_for(const OpContext& context, DataType dtype) {
   const InstructionSet set = context.instruction_set;
-  if (context.arithmetic == Arithmetic::int16 && has_quants(dtype)) {
-    return int16_kernels_for(set, dtype);
-  }
+  const bool integers =
+      context.arithmetic == Arithmetic::int16 || context.arithmetic == Arithmetic::int8;
+  if (integers && has_quants(dtype)) return integer_kernels_for(context, dtype);
   if (set == InstructionSet::portable) return linear_kernels_portable();
   if constexpr (has_avx2_kernels) {
     if (set == InstructionSet::avx512_bf16 && context.arithmetic == Arithmetic::bfloat16) {

@@ -38,6 +38,7 @@ struct Job {
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
   std::byte* packed = nullptr;
+  bool packed_direct = false;  // for multiply_direct where that takes another form
   // A task's share:
   std::int64_t outputs_per_task = 0;
   std::int64_t tiles_per_task = 0;
@@ -46,7 +47,9 @@ struct Job {
 std::int64_t ceil_divide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t packed_row_bytes(const Job& job) {
-  return job.padded_k / job.kernels.k_step * static_cast<std::int64_t>(job.kernels.packed_bytes);
+  const std::size_t bytes =
+      job.packed_direct ? job.kernels.packed_direct_bytes : job.kernels.packed_bytes;
+  return job.padded_k / job.kernels.k_step * static_cast<std::int64_t>(bytes);
 }
 
 std::int64_t panel_row_bytes(const Job& job) {
@@ -71,13 +74,15 @@ void pack(const OpContext& context, Job& job) {
       scratch.reserve(static_cast<std::size_t>(job.rows * packed_row_bytes(job))));
   const std::int64_t tile_elements = job.kernels.tile_rows * job.padded_k;
   const std::int64_t min_tiles = min_multiplications / std::max<std::int64_t>(tile_elements, 1) + 1;
-  parallel_ranges(context, row_tiles(job), min_tiles, [&job](std::int64_t tile, std::int64_t end) {
-    for (; tile < end; ++tile) {
-      const std::int64_t row = job.first_row + tile * job.kernels.tile_rows;
-      job.kernels.pack_rows(job.args.x + row * job.args.x_stride, job.args.x_stride,
-                            rows_of_tile(job, tile), job.k, job.arithmetic, packed_tile(job, tile));
-    }
-  });
+  const auto pack_rows = job.packed_direct ? job.kernels.pack_direct : job.kernels.pack_rows;
+  parallel_ranges(
+      context, row_tiles(job), min_tiles, [&job, pack_rows](std::int64_t tile, std::int64_t end) {
+        for (; tile < end; ++tile) {
+          const std::int64_t row = job.first_row + tile * job.kernels.tile_rows;
+          pack_rows(job.args.x + row * job.args.x_stride, job.args.x_stride,
+                    rows_of_tile(job, tile), job.k, job.arithmetic, packed_tile(job, tile));
+        }
+      });
 }
 
 WeightRows weight_rows(const Job& job, std::int64_t first, std::int64_t count) {
@@ -100,6 +105,7 @@ OutputTile output_tile(const Job& job, std::int64_t row, std::int64_t output) {
 // once.
 void run_direct(const OpContext& context, Job& job) {
   constexpr std::int64_t unit = 8;
+  job.packed_direct = job.kernels.pack_direct != nullptr;
   pack(context, job);
   const std::int64_t unit_cost = std::max<std::int64_t>(unit * job.padded_k * job.rows, 1);
   parallel_ranges(context, ceil_divide(job.outputs, unit),

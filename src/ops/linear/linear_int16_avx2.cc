@@ -47,7 +47,7 @@ constexpr std::int64_t blocks_at_once = 32;
 }
 
 template <bool even_odd>
-void pack_block(const float* from, Int16Block* block) {
+void pack_block(const float* from, float steps, Int16Block* block) {
   constexpr std::uint32_t infinity = 0x7F800000u;
   __m256 x[4];
   for (int i = 0; i < 4; ++i) x[i] = _mm256_loadu_ps(from + 8 * i);
@@ -60,7 +60,7 @@ void pack_block(const float* from, Int16Block* block) {
   }
   float magnitude;
   std::memcpy(&magnitude, &largest, sizeof(magnitude));
-  const float wanted = magnitude * (1.0f / int16_steps);
+  const float wanted = magnitude * (1.0f / steps);
   const float scale = wanted > least_int16_scale ? wanted : least_int16_scale;
   const __m256 inverse = _mm256_set1_ps(1.0f / scale);
   __m256i halves[2];
@@ -90,13 +90,14 @@ void pack_block(const float* from, Int16Block* block) {
 }
 
 // Layout: [k / 32][rows].
-template <bool even_odd>
+template <bool even_odd, bool int8>
 void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k, Arithmetic,
                void* packed) {
   auto* blocks = static_cast<Int16Block*>(packed);
   for (int row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < k / int16_block; ++i) {
-      pack_block<even_odd>(x + row * x_stride + i * int16_block, &blocks[i * rows + row]);
+      pack_block<even_odd>(x + row * x_stride + i * int16_block, int8 ? int8_steps : int16_steps,
+                           &blocks[i * rows + row]);
     }
   }
 }
@@ -222,7 +223,7 @@ constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .k_step = int16_block,
                                    .packed_bytes = sizeof(Int16Block),
                                    .panel_bytes = sizeof(Int16PanelBlock) / int16_panel_outputs,
-                                   .pack_rows = pack_rows<even_odd>,
+                                   .pack_rows = pack_rows<even_odd, false>,
                                    .decode_panel = decode_int16_panel_avx2,
                                    .multiply = multiply<halves, minima>,
                                    .multiply_direct = multiply_int16_direct_avx2};
@@ -237,6 +238,10 @@ const LinearKernels& linear_int16_kernels_avx2(DataType dtype) {
     found = &kernels<Type::even_odd, Type::halves, Type::minima>;
   });
   return *found;
+}
+
+PackRows pack_int8_as_words_avx2(bool even_odd) {
+  return even_odd ? pack_rows<true, true> : pack_rows<false, true>;
 }
 
 }  // namespace octet

@@ -44,7 +44,31 @@ void decode_int16_panel_avx2(const WeightRows& weights, Arithmetic, void* panel)
 void multiply_int16_direct_avx2(const void* packed, int rows, const WeightRows& weights,
                                 const OutputTile& tile);
 
+// x for multiply_int16_direct_avx2 in the steps of Arithmetic::int8.
+using PackRows = decltype(LinearKernels::pack_rows);
+PackRows pack_int8_as_words_avx2(bool even_odd);
+
 namespace {
+
+// to[i] = element i of each of eight vectors of eight 32-bit elements.
+[[gnu::always_inline]] inline void transpose(const __m256i from[8], __m256i to[8]) {
+  __m256i pairs[8];
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = _mm256_unpacklo_epi32(from[i], from[i + 1]);
+    pairs[i + 1] = _mm256_unpackhi_epi32(from[i], from[i + 1]);
+  }
+  __m256i fours[8];
+  for (int i = 0; i < 8; i += 4) {
+    fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    to[i] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x20);
+    to[i + 4] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x31);
+  }
+}
 
 // Asks for the bytes of the eight rows after these: the hardware follows one stream well, eight
 // short ones badly. Addresses past the weight's end are never read.

@@ -8,26 +8,6 @@
 namespace octet {
 namespace {
 
-// to[i] = element i of each of eight vectors of eight 32-bit elements.
-[[gnu::always_inline]] inline void transpose(const __m256i from[8], __m256i to[8]) {
-  __m256i pairs[8];
-  for (int i = 0; i < 8; i += 2) {
-    pairs[i] = _mm256_unpacklo_epi32(from[i], from[i + 1]);
-    pairs[i + 1] = _mm256_unpackhi_epi32(from[i], from[i + 1]);
-  }
-  __m256i fours[8];
-  for (int i = 0; i < 8; i += 4) {
-    fours[i] = _mm256_unpacklo_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 1] = _mm256_unpackhi_epi64(pairs[i], pairs[i + 2]);
-    fours[i + 2] = _mm256_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
-    fours[i + 3] = _mm256_unpackhi_epi64(pairs[i + 1], pairs[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    to[i] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x20);
-    to[i + 4] = _mm256_permute2x128_si256(fours[i], fours[i + 4], 0x31);
-  }
-}
-
 // Writes the integers of a group of 32 elements, and of the groups after it in the section.
 template <class Type, int group>
 [[gnu::always_inline]] inline void store_groups(const EightBlocks& blocks, int section,

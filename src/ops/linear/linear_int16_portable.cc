@@ -1,5 +1,5 @@
-// Arithmetic::int16 in plain C++ (linear_int16.h): the same bits as everywhere, and what faster
-// kernels are compared with.
+// Arithmetic::int16 and int8 in plain C++ (linear_int16.h): the same bits as everywhere, and what
+// faster kernels are compared with.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -40,7 +40,7 @@ std::uint32_t largest_magnitude_bits(const float* x) {
   return largest;
 }
 
-void pack_block(const float* x, Int16Block* block) {
+void pack_block(const float* x, float steps, Int16Block* block) {
   constexpr std::uint32_t infinity = 0x7F800000u;
   *block = {};
   const std::uint32_t largest = largest_magnitude_bits(x);
@@ -49,7 +49,7 @@ void pack_block(const float* x, Int16Block* block) {
     block->scale = block->sum = block->half_sums[0] = block->half_sums[1] = nan;
     return;
   }
-  const float wanted = std::bit_cast<float>(largest) * (1.0f / int16_steps);
+  const float wanted = std::bit_cast<float>(largest) * (1.0f / steps);
   const float scale = wanted > least_int16_scale ? wanted : least_int16_scale;
   const float inverse = 1.0f / scale;
   // Adding 1.5 * 2^23 leaves no room for a fraction: to nearest, ties to even.
@@ -68,12 +68,14 @@ void pack_block(const float* x, Int16Block* block) {
 }
 
 // Layout: [k / 32][rows].
+template <bool int8>
 void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k, Arithmetic,
                void* packed) {
   auto* blocks = static_cast<Int16Block*>(packed);
   for (int row = 0; row < rows; ++row) {
     for (std::int64_t i = 0; i < k / int16_block; ++i) {
-      pack_block(x + row * x_stride + i * int16_block, &blocks[i * rows + row]);
+      pack_block(x + row * x_stride + i * int16_block, int8 ? int8_steps : int16_steps,
+                 &blocks[i * rows + row]);
     }
   }
 }
@@ -141,7 +143,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
   }
 }
 
-template <bool halves, bool minima>
+template <bool halves, bool minima, bool int8>
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = panel_outputs,
                                    .direct_rows = 0,
@@ -149,7 +151,7 @@ constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .k_step = int16_block,
                                    .packed_bytes = sizeof(Int16Block),
                                    .panel_bytes = sizeof(WeightBlock),
-                                   .pack_rows = pack_rows,
+                                   .pack_rows = pack_rows<int8>,
                                    .decode_panel = decode_panel,
                                    .multiply = multiply<halves, minima>,
                                    .multiply_direct = nullptr};
@@ -159,9 +161,13 @@ constexpr LinearKernels kernels = {.tile_rows = tile_rows,
 const LinearKernels& linear_int16_kernels_portable(DataType dtype) {
   const bool minima = has_minimum(dtype);
   if (elements_per_scale(dtype) == int16_half_block) {
-    return minima ? kernels<true, true> : kernels<true, false>;
+    return minima ? kernels<true, true, false> : kernels<true, false, false>;
   }
-  return minima ? kernels<false, true> : kernels<false, false>;
+  return minima ? kernels<false, true, false> : kernels<false, false, false>;
+}
+
+const LinearKernels& linear_int8_kernels_portable(DataType dtype) {
+  return has_minimum(dtype) ? kernels<false, true, true> : kernels<false, false, true>;
 }
 
 }  // namespace octet

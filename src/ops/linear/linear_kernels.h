@@ -59,6 +59,10 @@ struct LinearKernels {
   // each weight anew costs more than decoding it into a panel.
   void (*multiply_direct)(const void* packed, int rows, const WeightRows& weights,
                           const OutputTile& tile);
+  // Where multiply_direct takes x packed in another way than multiply: else null and 0.
+  void (*pack_direct)(const float* x, std::int64_t x_stride, int rows, std::int64_t k,
+                      Arithmetic arithmetic, void* packed) = nullptr;
+  std::size_t packed_direct_bytes = 0;
 };
 
 // Most outputs that `multiply` is given at once.
@@ -73,5 +77,8 @@ const LinearKernels& linear_kernels_avx512_bf16();  // Arithmetic::bfloat16 alon
 // Arithmetic::int16, for weights of the block types (linear_int16.h); the same bits in all.
 const LinearKernels& linear_int16_kernels_portable(DataType dtype);
 const LinearKernels& linear_int16_kernels_avx2(DataType dtype);
+// Arithmetic::int8, for those that takes_int8() names; the same bits in all.
+const LinearKernels& linear_int8_kernels_portable(DataType dtype);
+const LinearKernels& linear_int8_kernels_avx2(DataType dtype);
 
 }  // namespace octet

@@ -1,5 +1,7 @@
-// Arithmetic::int16: near the sums of unrounded numbers, the same bits everywhere, and what it
-// makes of numbers that are no numbers.
+// Arithmetic::int16 and int8: near the sums of unrounded numbers, the same bits everywhere, and
+// what it makes of numbers that are no numbers.
+#include "ops/linear/linear_int16.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -27,6 +29,8 @@ std::vector<DataType> block_types() {
   }
   return types;
 }
+
+class LinearIntegers : public ::testing::TestWithParam<Arithmetic> {};
 
 std::string name_of_case(InstructionSet set, DataType dtype) {
   return std::string(name_of(set)) + " " + std::string(traits_of(dtype).name);
@@ -62,7 +66,10 @@ std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
 // Adding up: for each scale's elements the sum becomes a float32, the two scales' product is
 // rounded, and so are one or two additions to the output; each is off by at most 2^-24 of the
 // magnitudes so far, products and minima counted apart.
-double error_bound(const TensorView& weight, std::int64_t output, const float* x) {
+double error_bound(Arithmetic arithmetic, const TensorView& weight, std::int64_t output,
+                   const float* x) {
+  const bool int8 = arithmetic == Arithmetic::int8 && takes_int8(weight.dtype);
+  const double steps = int8 ? 127 : 32767;
   const DataTypeTraits traits = traits_of(weight.dtype);
   const std::int64_t k = weight.shape[1];
   const int together = elements_per_scale(weight.dtype);
@@ -74,7 +81,7 @@ double error_bound(const TensorView& weight, std::int64_t output, const float* x
     read_quants(weight.dtype, row + first / traits.block_elements * traits.block_bytes, &read);
     double largest = 0;
     for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(double{x[first + i]}));
-    const double step = std::max(largest / 32767, 0x1p-120) * (1 + 0x1p-20);
+    const double step = std::max(largest / steps, 0x1p-120) * (1 + 0x1p-20);
     for (int i = 0; i < 32; ++i) {
       const auto element = static_cast<int>(first % traits.block_elements) + i;
       const double product = double{read.scale[element / together]} * read.quants[element];
@@ -108,13 +115,13 @@ void expect_near_reference(const OpContext& context, const TensorView& weight,
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t output = 0; output < outputs; ++output) {
       ASSERT_NEAR(y[row * outputs + output], expected[row * outputs + output],
-                  error_bound(weight, output, x.data() + row * k))
+                  error_bound(context.arithmetic, weight, output, x.data() + row * k))
           << "row " << row << " of " << rows << ", output " << output;
     }
   }
 }
 
-TEST(LinearInt16, AgreesWithReferenceForEveryTypeAndShape) {
+TEST_P(LinearIntegers, AgreesWithReferenceForEveryTypeAndShape) {
   ThreadPool pool(2);
   for (const InstructionSet set : available_instruction_sets()) {
     for (const DataType dtype : block_types()) {
@@ -124,7 +131,7 @@ TEST(LinearInt16, AgreesWithReferenceForEveryTypeAndShape) {
           SCOPED_TRACE(name_of_case(set, dtype));
           const std::int64_t k = block * (1 + (outputs + rows) % 5);
           const RandomWeights weights(dtype, outputs, k, 61);
-          expect_near_reference({&pool, set, Arithmetic::int16}, weights.view(),
+          expect_near_reference({&pool, set, GetParam()}, weights.view(),
                                 random_floats(rows * k, 62), rows);
         }
       }
@@ -148,20 +155,19 @@ std::vector<float> extreme_rows(std::int64_t k) {
   return x;
 }
 
-TEST(LinearInt16, AgreesWithReferenceForExtremeRows) {
+TEST_P(LinearIntegers, AgreesWithReferenceForExtremeRows) {
   for (const InstructionSet set : available_instruction_sets()) {
     for (const DataType dtype : block_types()) {
       SCOPED_TRACE(name_of_case(set, dtype));
       const RandomWeights weights(dtype, 11, 512, 64);
       for (const std::int64_t rows : {1, 7}) {
-        expect_near_reference({nullptr, set, Arithmetic::int16}, weights.view(), extreme_rows(512),
-                              rows);
+        expect_near_reference({nullptr, set, GetParam()}, weights.view(), extreme_rows(512), rows);
       }
     }
   }
 }
 
-TEST(LinearInt16, EveryInstructionSetGivesTheSameBits) {
+TEST_P(LinearIntegers, EveryInstructionSetGivesTheSameBits) {
   for (const DataType dtype : block_types()) {
     const std::int64_t k = 1280;  // more than the AVX2 kernels take at once
     const RandomWeights weights(dtype, 37, k, 65);
@@ -169,21 +175,21 @@ TEST(LinearInt16, EveryInstructionSetGivesTheSameBits) {
     const std::vector<float> extreme = extreme_rows(k);
     x.insert(x.end(), extreme.begin(), extreme.end());
     const std::vector<float> bias = random_floats(37, 67);
-    const auto expected = bits_of(multiply({nullptr, InstructionSet::portable, Arithmetic::int16},
+    const auto expected = bits_of(multiply({nullptr, InstructionSet::portable, GetParam()},
                                            weights.view(), x, 13, bias.data()));
     for (const InstructionSet set : available_instruction_sets()) {
       SCOPED_TRACE(name_of_case(set, dtype));
       for (const std::int64_t rows : {1, 2, 3, 4, 5, 13}) {
-        ASSERT_EQ(bits_of(multiply({nullptr, set, Arithmetic::int16}, weights.view(), x, rows,
-                                   bias.data())),
-                  expected)
+        ASSERT_EQ(
+            bits_of(multiply({nullptr, set, GetParam()}, weights.view(), x, rows, bias.data())),
+            expected)
             << rows << " rows at a time";
       }
     }
   }
 }
 
-TEST(LinearInt16, ARowHasTheSameBitsAloneAndAmongAny) {
+TEST_P(LinearIntegers, ARowHasTheSameBitsAloneAndAmongAny) {
   const std::int64_t total = 511;
   for (const InstructionSet set : available_instruction_sets()) {
     for (const DataType dtype : block_types()) {
@@ -192,7 +198,7 @@ TEST(LinearInt16, ARowHasTheSameBitsAloneAndAmongAny) {
       const std::vector<float> x = random_floats(total * 256, 69);
       const auto run = [&](int threads, std::int64_t rows) {
         ThreadPool pool(threads);
-        return bits_of(multiply({&pool, set, Arithmetic::int16}, weights.view(), x, rows));
+        return bits_of(multiply({&pool, set, GetParam()}, weights.view(), x, rows));
       };
       const auto alone = run(1, 1);
       for (std::int64_t rows = 2; rows <= 16; ++rows) {
@@ -208,7 +214,7 @@ TEST(LinearInt16, ARowHasTheSameBitsAloneAndAmongAny) {
   }
 }
 
-TEST(LinearInt16, AnOutputHasTheSameBitsInAnySplitOfTheWeight) {
+TEST_P(LinearIntegers, AnOutputHasTheSameBitsInAnySplitOfTheWeight) {
   for (const InstructionSet set : available_instruction_sets()) {
     for (const DataType dtype : block_types()) {
       SCOPED_TRACE(name_of_case(set, dtype));
@@ -216,7 +222,7 @@ TEST(LinearInt16, AnOutputHasTheSameBitsInAnySplitOfTheWeight) {
       const RandomWeights weights(dtype, outputs, 256, 70);
       for (const std::int64_t rows : {1, 3, 9}) {
         const std::vector<float> x = random_floats(rows * 256, 71);
-        const OpContext context = {nullptr, set, Arithmetic::int16};
+        const OpContext context = {nullptr, set, GetParam()};
         const auto whole = bits_of(multiply(context, weights.view(), x, rows));
         for (const std::int64_t first : {1, 7, 40, 49}) {
           TensorView part = weights.view();
@@ -237,12 +243,12 @@ TEST(LinearInt16, AnOutputHasTheSameBitsInAnySplitOfTheWeight) {
   }
 }
 
-TEST(LinearInt16, ANumberThatIsNoneMakesItsRowNaNAndNoOther) {
+TEST_P(LinearIntegers, ANumberThatIsNoneMakesItsRowNaNAndNoOther) {
   for (const InstructionSet set : available_instruction_sets()) {
     for (const DataType dtype : block_types()) {
       SCOPED_TRACE(name_of_case(set, dtype));
       const RandomWeights weights(dtype, 19, 512, 72);
-      const OpContext context = {nullptr, set, Arithmetic::int16};
+      const OpContext context = {nullptr, set, GetParam()};
       const std::vector<float> finite = random_floats(9 * 512, 73);
       const std::vector<float> expected = multiply(context, weights.view(), finite, 9);
       for (const float bad : {not_a_number, -not_a_number, infinity, -infinity}) {
@@ -264,7 +270,7 @@ TEST(LinearInt16, ANumberThatIsNoneMakesItsRowNaNAndNoOther) {
 }
 
 // The largest sums that there are stay within 32 bits.
-TEST(LinearInt16, TheLargestQuantsDoNotOverflow) {
+TEST_P(LinearIntegers, TheLargestQuantsDoNotOverflow) {
   for (const InstructionSet set : available_instruction_sets()) {
     for (const int quant : {127, -128}) {
       std::vector<std::byte> block(34 * 9, static_cast<std::byte>(quant));
@@ -279,7 +285,7 @@ TEST(LinearInt16, TheLargestQuantsDoNotOverflow) {
                                  .bytes = block.size()};
       for (const std::int64_t rows : {1, 8}) {
         const std::vector<float> x(rows * 32, 32767.0f);
-        const std::vector<float> y = multiply({nullptr, set, Arithmetic::int16}, weight, x, rows);
+        const std::vector<float> y = multiply({nullptr, set, GetParam()}, weight, x, rows);
         for (const float sum : y) {
           const double expected = 32.0 * 32767 * quant;
           EXPECT_NEAR(sum, expected, std::fabs(expected) * 0x1p-22);
@@ -289,14 +295,14 @@ TEST(LinearInt16, TheLargestQuantsDoNotOverflow) {
   }
 }
 
-TEST(LinearInt16, OtherTypesAreMultipliedAsInFloat32) {
+TEST_P(LinearIntegers, OtherTypesAreMultipliedAsInFloat32) {
   for (const InstructionSet set : available_instruction_sets()) {
     for (const DataType dtype : all_data_types) {
       if (has_quants(dtype)) continue;
       const RandomWeights weights(dtype, 21, 77, 74);
       const std::vector<float> x = random_floats(9 * 77, 75);
       for (const std::int64_t rows : {1, 9}) {
-        EXPECT_EQ(bits_of(multiply({nullptr, set, Arithmetic::int16}, weights.view(), x, rows)),
+        EXPECT_EQ(bits_of(multiply({nullptr, set, GetParam()}, weights.view(), x, rows)),
                   bits_of(multiply({nullptr, set, Arithmetic::float32}, weights.view(), x, rows)))
             << name_of_case(set, dtype);
       }
@@ -304,24 +310,75 @@ TEST(LinearInt16, OtherTypesAreMultipliedAsInFloat32) {
   }
 }
 
-TEST(LinearInt16, NoInputsLeaveTheBias) {
+TEST_P(LinearIntegers, NoInputsLeaveTheBias) {
   for (const InstructionSet set : available_instruction_sets()) {
     const RandomWeights weights(DataType::q4_1, 3, 0, 76);
     const std::vector<float> bias = {1, 2, 3};
     for (const std::int64_t rows : {1, 7}) {
       const float x = 0;
       std::vector<float> y(rows * 3, not_a_number);
-      linear({nullptr, set, Arithmetic::int16}, {.x = &x,
-                                                 .rows = rows,
-                                                 .x_stride = 0,
-                                                 .weight = &weights.view(),
-                                                 .bias = bias.data(),
-                                                 .y = y.data(),
-                                                 .y_stride = 3});
+      linear({nullptr, set, GetParam()}, {.x = &x,
+                                          .rows = rows,
+                                          .x_stride = 0,
+                                          .weight = &weights.view(),
+                                          .bias = bias.data(),
+                                          .y = y.data(),
+                                          .y_stride = 3});
       for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], bias[i % 3]);
     }
   }
 }
+
+// The words in which the kernels of AVX2 add up bytes hold the largest sums of 4 and 5 bits.
+TEST(LinearInt8, TheLargestQuantsDoNotOverflow) {
+  struct Case {
+    DataType dtype;
+    std::size_t block_bytes;
+    int quant;
+  };
+  for (const InstructionSet set : available_instruction_sets()) {
+    for (const Case& c : {Case{DataType::q4_1, 20, 15}, Case{DataType::q5_1, 24, 31}}) {
+      std::vector<std::byte> blocks(c.block_bytes * 17, std::byte{0xFF});  // every bit of a quant
+      for (std::size_t row = 0; row < 17; ++row) {
+        std::byte* block = blocks.data() + row * c.block_bytes;
+        block[0] = std::byte{0x00};
+        block[1] = std::byte{0x3C};  // 1 as float16
+        block[2] = block[3] = std::byte{0};
+      }
+      const TensorView weight = {.name = "largest",
+                                 .dtype = c.dtype,
+                                 .shape = {17, 32},
+                                 .data = blocks.data(),
+                                 .bytes = blocks.size()};
+      for (const float sign : {1.0f, -1.0f}) {
+        for (const std::int64_t rows : {1, 8}) {
+          const std::vector<float> x(rows * 32, sign * 127.0f);
+          for (const float sum : multiply({nullptr, set, Arithmetic::int8}, weight, x, rows)) {
+            EXPECT_EQ(sum, sign * 32 * 127 * static_cast<float>(c.quant)) << name_of(set);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Types that it does not name are as in int16, those that it names are not.
+TEST(LinearInt8, RoundsForTypesOfUpToFiveBitsAlone) {
+  for (const DataType dtype : block_types()) {
+    const RandomWeights weights(dtype, 21, 256, 77);
+    const std::vector<float> x = random_floats(3 * 256, 78);
+    const auto with = [&](Arithmetic arithmetic) {
+      return bits_of(
+          multiply({nullptr, InstructionSet::portable, arithmetic}, weights.view(), x, 3));
+    };
+    EXPECT_EQ(with(Arithmetic::int8) == with(Arithmetic::int16), !takes_int8(dtype))
+        << traits_of(dtype).name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(BothWidths, LinearIntegers,
+                         ::testing::Values(Arithmetic::int16, Arithmetic::int8),
+                         [](const auto& of) { return std::string(name_of(of.param)); });
 
 }  // namespace
 }  // namespace octet
