@@ -87,8 +87,9 @@ CpuRates measure_cpu_rates(const OpContext& context) {
   CpuRates rates = {.read_gb_per_s = read_rate(context),
                     .multiply_add_gflops = multiply_add_rate(context, chains_for(context))};
   if constexpr (has_avx2_kernels) {
-    if (context.arithmetic == Arithmetic::int16 &&
-        context.instruction_set != InstructionSet::portable) {
+    const bool integers =
+        context.arithmetic == Arithmetic::int16 || context.arithmetic == Arithmetic::int8;
+    if (integers && context.instruction_set != InstructionSet::portable) {
       rates.int16_gops = multiply_add_rate(context, multiply_add_chains_int16_avx2);
     }
   }

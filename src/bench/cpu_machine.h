@@ -12,7 +12,7 @@ struct CpuRates {
   // Multiply-adds in registers on all threads, 2 operations each, 1e9 a second: float32, or pairs
   // of bfloat16 where the instruction set multiplies those and the arithmetic asks for it.
   double multiply_add_gflops = 0;
-  // Of pairs of 16-bit integers, where the arithmetic is int16; else 0.
+  // Of pairs of 16-bit integers, where the arithmetic is int16 or int8; else 0.
   double int16_gops = 0;
 };
 
