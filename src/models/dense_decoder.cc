@@ -1,6 +1,7 @@
 #include "models/dense_decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "models/dense_decoder_device.h"
@@ -20,8 +21,8 @@ void grow(std::vector<float>& buffer, std::int64_t rows, std::int64_t width) {
   if (buffer.size() < floats) buffer.resize(floats);
 }
 
-void apply_linear(const OpContext& context, const float* x, std::int64_t rows,
-                  const TensorView& weight, const std::vector<float>& bias, float* y) {
+LinearArgs linear_args(const float* x, std::int64_t rows, const TensorView& weight,
+                       const std::vector<float>& bias, float* y) {
   LinearArgs args;
   args.x = x;
   args.rows = rows;
@@ -30,7 +31,7 @@ void apply_linear(const OpContext& context, const float* x, std::int64_t rows,
   args.bias = bias.empty() ? nullptr : bias.data();
   args.y = y;
   args.y_stride = weight.shape[0];
-  linear(context, args);
+  return args;
 }
 
 // For the matrices whose 8-bit activations cost most (KL divergence of SmolLM2-135M from float32:
@@ -156,10 +157,11 @@ void DenseDecoder::project(const OpContext& context, const ForwardBatch& batch, 
   const DenseLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());
   Activations& a = activations_;
-  const OpContext exact = with_exact_activations(context);
-  apply_linear(exact, a.normed.data(), rows, weights.query, weights.query_bias, a.query.data());
-  apply_linear(exact, a.normed.data(), rows, weights.key, weights.key_bias, a.key.data());
-  apply_linear(exact, a.normed.data(), rows, weights.value, weights.value_bias, a.value.data());
+  const float* x = a.normed.data();
+  linear(with_exact_activations(context),
+         std::array{linear_args(x, rows, weights.query, weights.query_bias, a.query.data()),
+                    linear_args(x, rows, weights.key, weights.key_bias, a.key.data()),
+                    linear_args(x, rows, weights.value, weights.value_bias, a.value.data())});
   // Heads lie one after another, so that each is a row of the norm.
   if (!weights.query_norm.empty()) {
     apply_norm(context, weights.query_norm, a.query.data(), rows * config_.query_heads,
@@ -222,8 +224,8 @@ void DenseDecoder::attention_block(const OpContext& context, const ForwardBatch&
   project(context, batch, layer);
   rotate(context, batch, layer);
   write_and_attend(context, batch, layer);
-  apply_linear(context, a.attended.data(), rows, weights.attention_output, no_bias,
-               a.branch.data());
+  linear(context,
+         linear_args(a.attended.data(), rows, weights.attention_output, no_bias, a.branch.data()));
   if (!weights.post_attention_norm.empty()) {
     apply_norm(context, weights.post_attention_norm, a.branch.data(), rows, a.branch.data());
   }
@@ -233,8 +235,9 @@ void DenseDecoder::feed_forward_block(const OpContext& context, std::int64_t row
   const DenseLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   Activations& a = activations_;
   add_and_norm(context, weights.feed_forward_norm, rows);
-  apply_linear(context, a.normed.data(), rows, weights.gate, no_bias, a.gate.data());
-  apply_linear(context, a.normed.data(), rows, weights.up, no_bias, a.up.data());
+  const float* x = a.normed.data();
+  linear(context, std::array{linear_args(x, rows, weights.gate, no_bias, a.gate.data()),
+                             linear_args(x, rows, weights.up, no_bias, a.up.data())});
   GatedActivationArgs activate;
   activate.activation = config_.activation;
   activate.gate = a.gate.data();
@@ -243,7 +246,7 @@ void DenseDecoder::feed_forward_block(const OpContext& context, std::int64_t row
   activate.rows = rows;
   activate.width = config_.intermediate_size;
   gated_activation(context, activate);
-  apply_linear(context, a.gate.data(), rows, weights.down, no_bias, a.branch.data());
+  linear(context, linear_args(a.gate.data(), rows, weights.down, no_bias, a.branch.data()));
   if (!weights.post_feed_forward_norm.empty()) {
     apply_norm(context, weights.post_feed_forward_norm, a.branch.data(), rows, a.branch.data());
   }
@@ -265,8 +268,8 @@ void DenseDecoder::output_head(const OpContext& context, const ForwardBatch& bat
     }
   }
   apply_norm(context, weights_.output_norm, a.sampled.data(), wanted, a.sampled.data());
-  apply_linear(with_exact_activations(context), a.sampled.data(), wanted, weights_.output, no_bias,
-               logits);
+  linear(with_exact_activations(context),
+         linear_args(a.sampled.data(), wanted, weights_.output, no_bias, logits));
   if (config_.logit_soft_cap > 0.0f) {
     soft_cap(context, config_.logit_soft_cap, logits, wanted * config_.vocabulary_size);
   }

@@ -98,9 +98,27 @@ Arithmetic fastest_arithmetic(InstructionSet set) {
   return Arithmetic::float32;
 }
 
-void linear(const OpContext& context, const LinearArgs& args) {
-  validate(args);
-  linear_cpu(context, kernels_for(context, args.weight->dtype), args);
+void linear(const OpContext& context, const LinearArgs& args) { linear(context, {&args, 1}); }
+
+void linear(const OpContext& context, std::span<const LinearArgs> layers) {
+  for (const LinearArgs& layer : layers) {
+    validate(layer);
+    const LinearArgs& first = layers.front();
+    if (layer.x != first.x || layer.rows != first.rows || layer.x_stride != first.x_stride ||
+        layer.weight->shape[1] != first.weight->shape[1]) {
+      fail(layer, "expected the inputs of the layer that it is given with");
+    }
+  }
+  while (!layers.empty()) {
+    const LinearKernels& kernels = kernels_for(context, layers.front().weight->dtype);
+    std::size_t alike = 1;
+    while (alike < layers.size() &&
+           &kernels_for(context, layers[alike].weight->dtype) == &kernels) {
+      ++alike;
+    }
+    linear_cpu(context, kernels, layers.first(alike));
+    layers = layers.subspan(alike);
+  }
 }
 
 }  // namespace octet

@@ -35,6 +35,11 @@ struct LinearArgs {
 };
 void linear(const OpContext& context, const LinearArgs& args);
 
+// Several layers of the same x, rows and x_stride (else Error{internal}): the bits of one after the
+// other, in less time, since where the same kernels serve them x is packed once and threads wait
+// for one another once.
+void linear(const OpContext& context, std::span<const LinearArgs> layers);
+
 // The arithmetic in which quantised weights are multiplied fastest with `set` on this machine.
 // AVX-512 has no kernels of its own for int16.
 Arithmetic fastest_arithmetic(InstructionSet set);

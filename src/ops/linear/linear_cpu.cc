@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "ops/cpu/parallel.h"
 #include "ops/cpu/scratch.h"
@@ -28,12 +29,12 @@ constexpr std::int64_t min_multiplications = 32768;
 
 struct Job {
   const LinearKernels& kernels;
-  const LinearArgs& args;
+  std::span<const LinearArgs> layers;  // of the same x
+  const LinearArgs& first;             // of them
   Arithmetic arithmetic;
-  std::int64_t outputs;
+  std::int64_t outputs;  // of all layers
   std::int64_t k;
   std::int64_t padded_k;
-  std::int64_t row_bytes;
   // Of the rows being worked on:
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
@@ -79,26 +80,54 @@ void pack(const OpContext& context, Job& job) {
       context, row_tiles(job), min_tiles, [&job, pack_rows](std::int64_t tile, std::int64_t end) {
         for (; tile < end; ++tile) {
           const std::int64_t row = job.first_row + tile * job.kernels.tile_rows;
-          pack_rows(job.args.x + row * job.args.x_stride, job.args.x_stride,
+          pack_rows(job.first.x + row * job.first.x_stride, job.first.x_stride,
                     rows_of_tile(job, tile), job.k, job.arithmetic, packed_tile(job, tile));
         }
       });
 }
 
-WeightRows weight_rows(const Job& job, std::int64_t first, std::int64_t count) {
-  return {.dtype = job.args.weight->dtype,
-          .data = job.args.weight->data + first * job.row_bytes,
-          .row_bytes = job.row_bytes,
+WeightRows weight_rows(const Job& job, const LinearArgs& layer, std::int64_t first,
+                       std::int64_t count) {
+  const TensorView& weight = *layer.weight;
+  const DataTypeTraits traits = traits_of(weight.dtype);
+  const std::int64_t row_bytes = job.k / traits.block_elements * traits.block_bytes;
+  return {.dtype = weight.dtype,
+          .data = weight.data + first * row_bytes,
+          .row_bytes = row_bytes,
           .outputs = count,
           .k = job.k,
-          .scales = job.args.weight->scales.get(),
+          .scales = weight.scales.get(),
           .first_row = first};
 }
 
-OutputTile output_tile(const Job& job, std::int64_t row, std::int64_t output) {
-  return {.y = job.args.y + row * job.args.y_stride + output,
-          .y_stride = job.args.y_stride,
-          .bias = job.args.bias == nullptr ? nullptr : job.args.bias + output};
+OutputTile output_tile(const LinearArgs& layer, std::int64_t row, std::int64_t output) {
+  return {.y = layer.y + row * layer.y_stride + output,
+          .y_stride = layer.y_stride,
+          .bias = layer.bias == nullptr ? nullptr : layer.bias + output};
+}
+
+// Shares of `unit` outputs that the layers consist of; none holds outputs of two.
+std::int64_t shares_of(const LinearArgs& layer, std::int64_t unit) {
+  return ceil_divide(layer.weight->shape[0], unit);
+}
+std::int64_t shares_of(const Job& job, std::int64_t unit) {
+  std::int64_t shares = 0;
+  for (const LinearArgs& layer : job.layers) shares += shares_of(layer, unit);
+  return shares;
+}
+
+// Calls body(layer, first share, last share + 1) for each layer that has some of these shares.
+template <class Body>
+void for_shares(const Job& job, std::int64_t unit, std::int64_t begin, std::int64_t end,
+                const Body& body) {
+  for (const LinearArgs& layer : job.layers) {
+    const std::int64_t shares = shares_of(layer, unit);
+    const std::int64_t first = std::max<std::int64_t>(begin, 0);
+    const std::int64_t last = std::min(end, shares);
+    if (first < last) body(layer, first, last);
+    begin -= shares;
+    end -= shares;
+  }
 }
 
 // Outputs are handed out by eights, a multiple of what all kernels take through the weights at
@@ -108,15 +137,18 @@ void run_direct(const OpContext& context, Job& job) {
   job.packed_direct = job.kernels.pack_direct != nullptr;
   pack(context, job);
   const std::int64_t unit_cost = std::max<std::int64_t>(unit * job.padded_k * job.rows, 1);
-  parallel_ranges(context, ceil_divide(job.outputs, unit),
-                  ceil_divide(min_multiplications, unit_cost),
-                  [&job](std::int64_t begin, std::int64_t end) {
-                    const std::int64_t first = begin * unit;
-                    const std::int64_t count = std::min(end * unit, job.outputs) - first;
-                    job.kernels.multiply_direct(job.packed, static_cast<int>(job.rows),
-                                                weight_rows(job, first, count),
-                                                output_tile(job, job.first_row, first));
-                  });
+  parallel_ranges(
+      context, shares_of(job, unit), ceil_divide(min_multiplications, unit_cost),
+      [&job](std::int64_t begin, std::int64_t end) {
+        for_shares(job, unit, begin, end,
+                   [&job](const LinearArgs& layer, std::int64_t from, std::int64_t to) {
+                     const std::int64_t first = from * unit;
+                     const std::int64_t count = std::min(to * unit, layer.weight->shape[0]) - first;
+                     job.kernels.multiply_direct(job.packed, static_cast<int>(job.rows),
+                                                 weight_rows(job, layer, first, count),
+                                                 output_tile(layer, job.first_row, first));
+                   });
+      });
 }
 
 // Large enough to decode seldom, small enough to keep all threads busy to the end.
@@ -139,34 +171,47 @@ void choose_task_size(const OpContext& context, Job& job) {
   job.tiles_per_task = ceil_divide(row_tiles(job), ceil_divide(row_tiles(job), tiles));
 }
 
-void decode_panels(const Job& job, std::int64_t first, std::int64_t count, std::byte* panels) {
+void decode_panels(const Job& job, const LinearArgs& layer, std::int64_t first, std::int64_t count,
+                   std::byte* panels) {
   const std::int64_t unit = job.kernels.panel_outputs;
   for (std::int64_t output = 0; output < count; output += unit) {
-    job.kernels.decode_panel(weight_rows(job, first + output, std::min(unit, count - output)),
-                             job.arithmetic, panels + output * panel_row_bytes(job));
+    job.kernels.decode_panel(
+        weight_rows(job, layer, first + output, std::min(unit, count - output)), job.arithmetic,
+        panels + output * panel_row_bytes(job));
   }
 }
 
-void run_task(const Job& job, std::int64_t index) {
-  const std::int64_t blocks = ceil_divide(row_tiles(job), job.tiles_per_task);
-  const std::int64_t first = index / blocks * job.outputs_per_task;
-  const std::int64_t count = std::min(job.outputs_per_task, job.outputs - first);
-  const std::int64_t first_tile = index % blocks * job.tiles_per_task;
+// Some row tiles of a share of a layer's outputs.
+void run_share(const Job& job, const LinearArgs& layer, std::int64_t share,
+               std::int64_t row_block) {
+  const std::int64_t first = share * job.outputs_per_task;
+  const std::int64_t count = std::min(job.outputs_per_task, layer.weight->shape[0] - first);
+  const std::int64_t first_tile = row_block * job.tiles_per_task;
   const std::int64_t end_tile = std::min(first_tile + job.tiles_per_task, row_tiles(job));
 
   thread_local Scratch scratch;
   auto* panels = static_cast<std::byte*>(
       scratch.reserve(static_cast<std::size_t>(job.outputs_per_task * panel_row_bytes(job))));
-  decode_panels(job, first, count, panels);
+  decode_panels(job, layer, first, count, panels);
   for (std::int64_t tile = first_tile; tile < end_tile; ++tile) {
     const std::int64_t row = job.first_row + tile * job.kernels.tile_rows;
     job.kernels.multiply(packed_tile(job, tile), rows_of_tile(job, tile), panels, count,
-                         job.padded_k, output_tile(job, row, first));
+                         job.padded_k, output_tile(layer, row, first));
   }
 }
 
+void run_task(const Job& job, std::int64_t index) {
+  const std::int64_t blocks = ceil_divide(row_tiles(job), job.tiles_per_task);
+  const std::int64_t share = index / blocks;
+  for_shares(
+      job, job.outputs_per_task, share, share + 1,
+      [&job, row_block = index % blocks](const LinearArgs& layer, std::int64_t from, std::int64_t) {
+        run_share(job, layer, from, row_block);
+      });
+}
+
 void run_panels(const OpContext& context, Job& job) {
-  const std::int64_t total = job.args.rows;
+  const std::int64_t total = job.first.rows;
   const std::int64_t blocks = ceil_divide(total, rows_at_once);
   const std::int64_t tile_rows = job.kernels.tile_rows;
   const std::int64_t block_rows = ceil_divide(ceil_divide(total, blocks), tile_rows) * tile_rows;
@@ -174,8 +219,8 @@ void run_panels(const OpContext& context, Job& job) {
     job.rows = std::min(block_rows, total - job.first_row);
     pack(context, job);
     choose_task_size(context, job);
-    const std::int64_t tasks = ceil_divide(job.outputs, job.outputs_per_task) *
-                               ceil_divide(row_tiles(job), job.tiles_per_task);
+    const std::int64_t tasks =
+        shares_of(job, job.outputs_per_task) * ceil_divide(row_tiles(job), job.tiles_per_task);
     const std::int64_t work = job.rows * job.outputs * std::max<std::int64_t>(job.padded_k, 1);
     if (context.pool == nullptr || work < 2 * min_multiplications) {
       for (std::int64_t task = 0; task < tasks; ++task) run_task(job, task);
@@ -187,20 +232,22 @@ void run_panels(const OpContext& context, Job& job) {
 
 }  // namespace
 
-void linear_cpu(const OpContext& context, const LinearKernels& kernels, const LinearArgs& args) {
-  const std::int64_t k = args.weight->shape[1];
-  const DataTypeTraits traits = traits_of(args.weight->dtype);
+void linear_cpu(const OpContext& context, const LinearKernels& kernels,
+                std::span<const LinearArgs> layers) {
+  const LinearArgs& first = layers.front();
+  const std::int64_t k = first.weight->shape[1];
   Job job = {.kernels = kernels,
-             .args = args,
+             .layers = layers,
+             .first = first,
              .arithmetic = context.arithmetic,
-             .outputs = args.weight->shape[0],
+             .outputs = 0,
              .k = k,
-             .padded_k = ceil_divide(k, kernels.k_step) * kernels.k_step,
-             .row_bytes = k / traits.block_elements * traits.block_bytes};
-  if (job.outputs == 0 || args.rows == 0) return;
+             .padded_k = ceil_divide(k, kernels.k_step) * kernels.k_step};
+  for (const LinearArgs& layer : layers) job.outputs += layer.weight->shape[0];
+  if (job.outputs == 0 || first.rows == 0) return;
   const bool has_direct = context.arithmetic != Arithmetic::bfloat16 || kernels.direct_bfloat16;
-  if (args.rows <= kernels.direct_rows && has_direct) {
-    job.rows = args.rows;
+  if (first.rows <= kernels.direct_rows && has_direct) {
+    job.rows = first.rows;
     run_direct(context, job);
   } else {
     run_panels(context, job);

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <span>
+
 #include "ops/linear/linear.h"
 #include "ops/linear/linear_kernels.h"
 
 namespace octet {
 
-// Blocks and threads one linear layer over the kernels of an instruction set. `args` are validated.
-void linear_cpu(const OpContext& context, const LinearKernels& kernels, const LinearArgs& args);
+// Blocks and threads linear layers of the same x over the kernels of an instruction set: x is
+// packed once, and the outputs of all are handed out together. `layers` are validated, and not
+// none.
+void linear_cpu(const OpContext& context, const LinearKernels& kernels,
+                std::span<const LinearArgs> layers);
 
 }  // namespace octet
