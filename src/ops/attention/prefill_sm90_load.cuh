@@ -203,10 +203,8 @@ __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>&
       const bool mine = turn == 0;
       turn = mine ? Config::preparing_warps - 1 : turn - 1;
       if (!mine) continue;
-      // Asked for by a tile, without which the item cannot end: a warp without one could be a whole
-      // phase of the barrier late.
       if (!known) {
-        ptx::mbarrier_wait(&shared.query_ready, n & 1);
+        ptx::mbarrier_wait(&shared.query_ready[n % 2], n / 2 & 1);
         query_down = query_scale(shared, n).down;
         known = true;
       }

@@ -133,9 +133,9 @@ __device__ __forceinline__ PrefillQueryScale agree_on_scale(PrefillShared<Config
   }
   if (threadIdx.x % 32 == 0) {
     shared.query_squares[n % 2][4 * group + threadIdx.x / 32 % 4] = squares;
-    ptx::mbarrier_arrive(&shared.query_ready);
+    ptx::mbarrier_arrive(&shared.query_ready[n % 2]);
   }
-  ptx::mbarrier_wait(&shared.query_ready, n & 1);
+  ptx::mbarrier_wait(&shared.query_ready[n % 2], n / 2 & 1);
   return query_scale(shared, n);
 }
 

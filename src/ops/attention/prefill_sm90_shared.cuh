@@ -104,7 +104,10 @@ struct PrefillShared {
   std::uint64_t weights_empty[Config::row_groups][2];
   std::uint64_t item_full[2];
   std::uint64_t item_empty[2];
-  std::uint64_t query_ready;  // every warp knows its query's largest element
+  // Every warp has told its query's largest norm. One for every second item: whoever has not
+  // released an item keeps its barrier in the item's phase or the next, so that a wait is never a
+  // phase early or late, whether or not a warp had a tile of the items before.
+  std::uint64_t query_ready[2];
 };
 
 // Dynamic shared memory begins at a multiple of 16 only. Moved on by pointer arithmetic: an address
@@ -124,6 +127,7 @@ __device__ void initialise_barriers(PrefillShared<Config>& shared) {
     ptx::mbarrier_init(&shared.empty[stage], Config::stage_users);
   }
   for (int i = 0; i < 2; ++i) {
+    ptx::mbarrier_init(&shared.query_ready[i], 4 * Config::row_groups);
     ptx::mbarrier_init(&shared.item_full[i], 1);
     ptx::mbarrier_init(&shared.item_empty[i], Config::item_users + Config::preparing_warps);
     for (int group = 0; group < Config::row_groups; ++group) {
@@ -131,7 +135,6 @@ __device__ void initialise_barriers(PrefillShared<Config>& shared) {
       ptx::mbarrier_init(&shared.weights_empty[group][i], 4);
     }
   }
-  ptx::mbarrier_init(&shared.query_ready, 4 * Config::row_groups);
   ptx::mbarrier_init_fence();
 }
 

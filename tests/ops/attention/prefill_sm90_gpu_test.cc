@@ -322,6 +322,22 @@ TEST_F(PrefillSm90, EveryGroupSize) {
   }
 }
 
+// Items of a single tile, so many that every block takes several: of the two warps that prepare
+// tiles one has none of an item's, and must not be ahead of the item's query.
+TEST_F(PrefillSm90, ManyShortPrompts) {
+  for (const int head_dim : {64, 128, 256}) {
+    std::vector<std::int32_t> lengths;
+    for (int i = 0; i < 240; ++i) lengths.push_back(1 + i * 37 % 120);
+    expect_close(
+        {.head_dim = head_dim, .query_heads = 15, .kv_heads = 3, .prompts = whole(lengths)});
+    PrefillSm90Workspace made = workspace();
+    const std::vector<float> first = run(made);
+    for (int again = 0; again < 20; ++again) {
+      ASSERT_EQ(run(made), first) << "head_dim " << head_dim;
+    }
+  }
+}
+
 TEST_F(PrefillSm90, UnitScales) {
   for (const int head_dim : {64, 128, 256}) {
     expect_close({.head_dim = head_dim, .scales = "unit", .prompts = whole({77, 1, 3000})});
