@@ -26,8 +26,8 @@ __device__ __forceinline__ void store_query_terms(std::uint8_t* query, int q, in
     const float high_b = rintf(b);
     const auto code = [](float value) { return static_cast<std::uint32_t>(__float2int_rn(value)); };
     terms[0] = (code(high_a) & 0xFF) | (code(high_b) & 0xFF) << 8;
-    terms[1] = (code((a - high_a) / Config::query_low_term) & 0xFF) |
-               (code((b - high_b) / Config::query_low_term) & 0xFF) << 8;
+    terms[1] = (code((a - high_a) * (1 / Config::query_low_term)) & 0xFF) |
+               (code((b - high_b) * (1 / Config::query_low_term)) & 0xFF) << 8;
   } else {
     const float a = x.x * up;
     const float b = x.y * up;
@@ -59,20 +59,30 @@ __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& wal
   constexpr int pairs = Config::head_dim / 2;
   constexpr int each = (pairs + 31) / 32;
   constexpr float log2_e = 1.44269504088896341f;
+  constexpr int mine = (Config::queries + 3) / 4;
   const int warp = threadIdx.x / 32 % 4;
   const int lane = threadIdx.x % 32;
-  for (int q = warp; q < Config::queries; q += 4) {
-    float2 x[each] = {};
-    const std::int64_t place =
-        query_place<Config>(p, walk.sequence, walk.head, q, p.query_stride, Config::head_dim);
-    if (place >= 0) {
-      const auto* from = reinterpret_cast<const __nv_bfloat162*>(
-          static_cast<const __nv_bfloat16*>(p.query) + place);
+  // All of a warp's queries are on their way before the first is looked at.
+  __nv_bfloat162 loaded[mine][each] = {};
 #pragma unroll
-      for (int i = 0; i < each; ++i) {
-        if (lane + 32 * i < pairs) x[i] = __bfloat1622float2(from[lane + 32 * i]);
-      }
+  for (int n = 0; n < mine; ++n) {
+    const std::int64_t place = query_place<Config>(p, walk.sequence, walk.head, warp + 4 * n,
+                                                   p.query_stride, Config::head_dim);
+    if (place < 0) continue;
+    const auto* from =
+        reinterpret_cast<const __nv_bfloat162*>(static_cast<const __nv_bfloat16*>(p.query) + place);
+#pragma unroll
+    for (int i = 0; i < each; ++i) {
+      if (lane + 32 * i < pairs) loaded[n][i] = from[lane + 32 * i];
     }
+  }
+#pragma unroll
+  for (int n = 0; n < mine; ++n) {
+    const int q = warp + 4 * n;
+    float2 x[each];
+#pragma unroll
+    for (int i = 0; i < each; ++i) x[i] = __bfloat1622float2(loaded[n][i]);
+    const bool exists = q + DecodeHead<Config>(p, walk.head).first_query < p.total_queries;
     float up = 1;
     float down = 1;
     if constexpr (Config::keys != DecodeKeys::bfloat16) {
@@ -85,8 +95,8 @@ __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& wal
       }
       if constexpr (Config::keys == DecodeKeys::int8) {
         largest = fmaxf(largest, 1e-30f);
-        up = 127.0f / largest;
-        down = largest / 127.0f;
+        up = 127.0f * ptx::reciprocal_approximate(largest);
+        down = largest * (1.0f / 127);
       } else {
         // A power of two that brings the largest element to [128, 256): the exponent's bits. Below
         // 2^-111 a query is as good as 0.
@@ -100,14 +110,14 @@ __device__ void prepare_queries(const DecodeParameters& p, const DecodeWalk& wal
         const DecodeHead<Config> of(p, walk.head);
         if (p.key_scales != nullptr) down *= p.key_scales[of.kv_head];
         float mean = 0;
-        if (p.query_means != nullptr && place >= 0) {
+        if (p.query_means != nullptr && exists) {
           mean =
               p.scale_log2 *
               p.query_means[query_place<Config>(p, walk.sequence, walk.head, q, p.query_heads, 1)];
         }
         shared.query_mean[group][q] = mean;
         float sink = no_score;
-        if (p.sinks != nullptr && place >= 0) {
+        if (p.sinks != nullptr && exists) {
           sink = p.sinks[of.kv_head * p.group + (q + of.first_query) % p.group] * log2_e;
           // Without a soft cap nothing is added to the scores, and the sink is lowered instead.
           if (p.soft_cap_log2 == 0) sink -= mean;
