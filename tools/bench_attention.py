@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 # What the document holds, in its order: a file in docs/benchmarks/ and how `run` was called for it.
 RUNS = [
-    ("h200_decode.jsonl", " --first 32"),
+    ("h200_decode.jsonl", ""),
     ("h200_decode_no_overlap.jsonl", " --no-overlap --first 8"),
 ]
 PREFILL_RUNS = [("h200_prefill.jsonl", "")]
@@ -65,7 +65,10 @@ CASES = [
     (256, "16/4", 8, 20480, INT8_KEYS),
     (64, "64/8", 8, 20480, BFLOAT16),
     (256, "16/4", 8, 20480, BFLOAT16),
+    (128, "64/8", 8, 20480, []),
     (128, "32/2", 8, 20480, []),
+    (128, "32/2", 8, 131072, []),
+    (128, "32/8", 1, 2048, []),
     (128, "32/8", 8, 20480, ["--query-rows", "4"]),
     (64, "64/8", 32, 8192, ["--window", "128", "--sink"]),
     (256, "16/4", 8, 20480, ["--soft-cap", "50"]),

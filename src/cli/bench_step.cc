@@ -237,7 +237,9 @@ void add_bench_step(CLI::App& bench, CommandAction* run) {
       ->add_option("--kv-cache-dtype", flags->caches,
                    "Cache format, K[:V]; two, separated by a comma, are compared step by step")
       ->capture_default_str();
-  command->add_option("--kv-cache-scales", flags->scales, "Scales of fp8: auto, dynamic or unit")
+  command
+      ->add_option("--kv-cache-scales", flags->scales,
+                   "Scales of fp8: auto, dynamic, unit, or FILE, as calibrate writes it")
       ->capture_default_str();
   add_number(*command, "--batch", &flags->bench.batch, "Sequences (default: 1)")
       ->check(CLI::Range(1, 4096));

@@ -403,6 +403,22 @@ TEST_F(DecodeSm90, EveryGroupSize) {
   }
 }
 
+// Parts of two, a few and many blocks are added up in three ways, by few queries or many.
+TEST_F(DecodeSm90, EveryGroupSizeOverSeveralBlocks) {
+  for (const Format& format : formats) {
+    for (const int group : {1, 3, 4, 8, 16, 21}) {
+      for (const std::int64_t length : {400, 1100, 2100, 9000}) {
+        expect_close({.query_heads = 4 * group,
+                      .kv_heads = 4,
+                      .dtype = format.dtype,
+                      .scales = scales_of(format),
+                      .lengths = {length}},
+                     bound);
+      }
+    }
+  }
+}
+
 TEST_F(DecodeSm90, UnitScales) {
   for (const int head_dim : {64, 128, 256}) {
     expect_close({.head_dim = head_dim, .scales = "unit", .lengths = {77, 1, 5000}}, bound);
@@ -683,7 +699,9 @@ TEST_F(DecodeSm90, Sanitized) {
     }
   }
   expect_close({.query_rows = 2, .window = 100, .lengths = {2, 300}}, bound);
+  // Parts of a few blocks, and of many with 16 queries.
   expect_close({.query_heads = 32, .kv_heads = 8, .lengths = {1024}}, bound);
+  expect_close({.query_heads = 32, .kv_heads = 2, .lengths = {4096}}, bound);
 }
 
 }  // namespace
