@@ -230,7 +230,7 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
 }
 
 // Pairs in so few blocks are added up in registers.
-inline constexpr int few_blocks = 8;
+inline constexpr int few_blocks = 4;
 
 // To what a thread has of the last block's part of a pair in few blocks, adds what it wants of the
 // earlier ones', before it in order. All that is missing is asked for at once, again and again: one
@@ -248,9 +248,9 @@ __device__ __forceinline__ void add_earlier_blocks(const SharedPair<Config>& pai
   float2 state[few_blocks];
 #pragma unroll
   for (int i = 0; i < few_blocks - 1; ++i) {
-    const float unknown = i < earlier ? missing : 0;
-    output[i] = make_float4(unknown, unknown, unknown, unknown);
-    state[i] = i < earlier ? make_float2(missing, missing) : make_float2(no_score, 0);
+    const bool exists = i < earlier;
+    output[i] = exists ? make_float4(missing, missing, missing, missing) : make_float4(0, 0, 0, 0);
+    state[i] = exists ? make_float2(missing, missing) : make_float2(no_score, 0);
   }
   bool complete = false;
   while (!complete) {
