@@ -226,8 +226,9 @@ def command_of(options, name, clients, length):
     """What starts a server for so many clients, each with texts of `length` tokens."""
     program, cache = name.split(" ", 1)
     if program == "octet":
+        cache, _, arithmetic = cache.partition(" ")
         return [options.octet, "serve", "--model", str(options.model), "--threads",
-                str(options.threads), "--kv-cache-dtype", cache]
+                str(options.threads), "--kv-cache-dtype", cache, "--dtype", arithmetic or "auto"]
     return [options.llama_server, "-m", str(options.model), "-t", str(options.threads), "-c",
             str(clients * length), "--parallel", str(clients), "--host", "127.0.0.1",
             *LLAMA_SETTINGS[cache]]
@@ -309,7 +310,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--llama-caches", default="f16,q8_0 FA", help="some of "
                         + ", ".join(LLAMA_SETTINGS) + "; none: octet alone")
-    parser.add_argument("--octet-caches", default="bfloat16,fp8")
+    parser.add_argument("--octet-caches", default="bfloat16,fp8,fp8 int8",
+                        help="each CACHE or CACHE ARITHMETIC, as --kv-cache-dtype and --dtype say")
     parser.add_argument("--json", type=pathlib.Path, help="write the medians here as well")
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE.md",
                         help="put the table between the marks of this file, or at its end")
