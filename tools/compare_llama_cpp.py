@@ -18,16 +18,14 @@ import statistics
 import subprocess
 import sys
 
+from compare_llama_cpp_server import CompareError, say, write_between_marks
+
 # Name, and the arguments of llama-bench: a quantised V needs flash attention there.
 LLAMA_SETTINGS = [
     ("f16", ["-ctk", "f16", "-ctv", "f16", "-fa", "0"]),
     ("f16 FA", ["-ctk", "f16", "-ctv", "f16", "-fa", "1"]),
     ("q8_0 FA", ["-ctk", "q8_0", "-ctv", "q8_0", "-fa", "1"]),
 ]
-
-
-class CompareError(Exception):
-    """What went wrong, as one sentence for the user."""
 
 
 def run_json(command):
@@ -37,10 +35,6 @@ def run_json(command):
         tail = done.stderr.strip().splitlines()[-1:] or ["no message"]
         raise CompareError(f"{' '.join(command)} ended with status {done.returncode}: {tail[0]}")
     return json.loads(done.stdout)
-
-
-def say(text):
-    print(f"compare: {text}", file=sys.stderr, flush=True)
 
 
 def run_llama(options, model, arguments):
@@ -147,6 +141,8 @@ def main():
     parser.add_argument("--dtype", help="octet's arithmetic (default: its own choice)")
     parser.add_argument("--requantize", help="Q8_0, Q4_0, ...")
     parser.add_argument("--json", type=pathlib.Path, help="write the medians here as well")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FILE.md",
+                        help="put the table between the model's marks of this file, or at its end")
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error(f"--rounds is {options.rounds}, expected at least 1")
@@ -156,7 +152,12 @@ def main():
     try:
         model = requantized(options, options.model) if options.requantize else options.model
         medians, kernels = measure(options, model)
-        print(table(medians, kernels, options, model))
+        text = table(medians, kernels, options, model)
+        print(text)
+        if options.write:
+            name = f"llama.cpp figures of {model.name}, {options.dtype or 'auto'}"
+            write_between_marks(options.write, text, f"<!-- {name}: begin -->",
+                                f"<!-- {name}: end -->", "\n")
         if options.json:
             rows = [{"program": name, "phase": phase, "depth": depth, "tokens_per_s": rate}
                     for name, places in medians.items()

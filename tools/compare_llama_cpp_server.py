@@ -285,14 +285,15 @@ def table(options, medians):
     return "\n".join(lines)
 
 
-def write_between_marks(path, text):
+def write_between_marks(path, text, begin=BEGIN, end=END, section=SECTION):
+    """Puts the text between the two lines; a file without them gets the section and them."""
     whole = path.read_text(encoding="utf-8")
-    if BEGIN not in whole and END not in whole:
-        whole += SECTION + f"{BEGIN}\n{END}\n"
-    if BEGIN not in whole or END not in whole:
-        raise CompareError(f"{path} has one of the lines {BEGIN} and {END}, expected both or none")
-    head, rest = whole.split(BEGIN, 1)
-    path.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END, 1)[1]}", encoding="utf-8")
+    if begin not in whole and end not in whole:
+        whole += section + f"{begin}\n{end}\n"
+    if begin not in whole or end not in whole:
+        raise CompareError(f"{path} has one of the lines {begin} and {end}, expected both or none")
+    head, rest = whole.split(begin, 1)
+    path.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")
 
 
 def parse_arguments():
