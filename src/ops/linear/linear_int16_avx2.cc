@@ -15,7 +15,6 @@
 namespace octet {
 namespace {
 
-constexpr int tile_rows = 6;
 // Blocks of k between visits to a panel's sums: 6 rows of them (18 KB) stay in the first-level
 // cache while the panels stream through it.
 constexpr std::int64_t blocks_at_once = 32;
@@ -102,12 +101,10 @@ void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k, 
   }
 }
 
-using Sums = float[tile_rows][int16_panel_outputs];
-
 // Adds one block, or half of one (whose even and odd elements are four pairs each), to the sums.
 template <int rows, bool halves, bool minima>
 [[gnu::always_inline]] inline void add_fold(const Int16Block* x, const Int16PanelBlock& w, int half,
-                                            Sums sums) {
+                                            Int16Sums sums) {
   constexpr int pairs = halves ? int16_half_block / 2 : int16_block / 2;
   __m256i products[rows][2];
 #pragma GCC unroll 6
@@ -154,30 +151,19 @@ template <int rows, bool halves, bool minima>
 
 template <int rows, bool halves, bool minima>
 [[gnu::noinline]] void add_blocks(const Int16Block* x, const Int16PanelBlock* w,
-                                  std::int64_t blocks, Sums sums) {
+                                  std::int64_t blocks, Int16Sums sums) {
   for (std::int64_t i = 0; i < blocks; ++i, x += rows, ++w) {
     add_fold<rows, halves, minima>(x, *w, 0, sums);
     if constexpr (halves) add_fold<rows, halves, minima>(x, *w, 1, sums);
   }
 }
 
-void store_sums(const Sums sums, int rows, std::int64_t first, std::int64_t outputs,
-                const OutputTile& tile) {
-  for (int row = 0; row < rows; ++row) {
-    float* y = tile.y + row * tile.y_stride + first;
-    for (std::int64_t output = 0; output < outputs; ++output) {
-      y[output] =
-          tile.bias == nullptr ? sums[row][output] : sums[row][output] + tile.bias[first + output];
-    }
-  }
-}
-
 template <int rows, bool halves, bool minima>
 void multiply_rows(const Int16Block* x, const Int16PanelBlock* panels, std::int64_t outputs,
                    std::int64_t blocks, const OutputTile& tile) {
-  alignas(32) Sums sums[max_outputs_per_multiply / int16_panel_outputs];
+  alignas(32) Int16Sums sums[max_outputs_per_multiply / int16_panel_outputs];
   const std::int64_t panel_count = (outputs + int16_panel_outputs - 1) / int16_panel_outputs;
-  std::memset(sums, 0, static_cast<std::size_t>(panel_count) * sizeof(Sums));
+  std::memset(sums, 0, static_cast<std::size_t>(panel_count) * sizeof(Int16Sums));
   for (std::int64_t first = 0; first < blocks; first += blocks_at_once) {
     const std::int64_t count = blocks - first < blocks_at_once ? blocks - first : blocks_at_once;
     for (std::int64_t panel = 0; panel < panel_count; ++panel) {
@@ -216,7 +202,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
 }
 
 template <bool even_odd, bool halves, bool minima>
-constexpr LinearKernels kernels = {.tile_rows = tile_rows,
+constexpr LinearKernels kernels = {.tile_rows = int16_tile_rows,
                                    .panel_outputs = int16_panel_outputs,
                                    .direct_rows = int16_direct_rows,
                                    .direct_bfloat16 = false,

@@ -23,7 +23,10 @@ struct Int16Block {
 };
 static_assert(sizeof(Int16Block) == 96);
 
+inline constexpr int int16_tile_rows = 6;
 inline constexpr int int16_panel_outputs = 16;
+// Of a tile's rows and a panel's outputs.
+using Int16Sums = float[int16_tile_rows][int16_panel_outputs];
 
 // 32 elements of sixteen outputs, pairs of them as vpmaddwd takes them, in the same order. Types
 // with a scale for 32 elements use the first of `folds`.
@@ -92,6 +95,15 @@ class EightRows {
       : first_(first), row_bytes_(row_bytes), count_(count) {
     if (count < 8) std::memset(copies_, 0, sizeof(copies_));
   }
+  // Those from `first_output` on, of which there may be none.
+  EightRows(const WeightRows& weights, std::int64_t first_output)
+      : EightRows(reinterpret_cast<Bytes>(weights.data) +
+                      (weights.outputs > first_output ? first_output * weights.row_bytes : 0),
+                  weights.row_bytes,
+                  weights.outputs > first_output ? weights.outputs - first_output : 0) {}
+  [[gnu::always_inline]] void prefetch_next(std::int64_t block) const {
+    prefetch_next_rows<Type>(first_, row_bytes_, block);
+  }
   [[gnu::always_inline]] EightBlocks block(std::int64_t index) {
     const unsigned char* at = first_ + index * Type::block_bytes;
     if (count_ >= 8) return {at, row_bytes_};
@@ -107,6 +119,18 @@ class EightRows {
   std::int64_t count_;
   unsigned char copies_[8 * Type::block_bytes];
 };
+
+// A panel's outputs `first` to first + outputs - 1 of a tile.
+inline void store_sums(const Int16Sums sums, int rows, std::int64_t first, std::int64_t outputs,
+                       const OutputTile& tile) {
+  for (int row = 0; row < rows; ++row) {
+    float* y = tile.y + row * tile.y_stride + first;
+    for (std::int64_t output = 0; output < outputs; ++output) {
+      y[output] =
+          tile.bias == nullptr ? sums[row][output] : sums[row][output] + tile.bias[first + output];
+    }
+  }
+}
 
 }  // namespace
 }  // namespace octet

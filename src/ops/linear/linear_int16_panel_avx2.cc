@@ -54,13 +54,9 @@ template <class Type>
 
 template <class Type>
 void decode_eight(const WeightRows& weights, int first_output, Int16PanelBlock* to) {
-  const std::int64_t left =
-      weights.outputs > first_output ? weights.outputs - first_output : std::int64_t{0};
-  const Bytes first =
-      reinterpret_cast<Bytes>(weights.data) + (left > 0 ? first_output * weights.row_bytes : 0);
-  EightRows<Type> rows(first, weights.row_bytes, left);
+  EightRows<Type> rows(weights, first_output);
   for (std::int64_t i = 0; i < weights.k / Type::block_elements; ++i) {
-    prefetch_next_rows<Type>(first, weights.row_bytes, i);
+    rows.prefetch_next(i);
     const EightBlocks blocks = rows.block(i);
     store_scales<Type>(blocks, first_output, to);
     for (int section = 0; section < Type::sections; ++section) {

@@ -14,7 +14,6 @@
 namespace octet {
 namespace {
 
-constexpr int tile_rows = 6;
 constexpr int quads = int16_block / 4;
 // As in linear_int16_avx2.cc; a row's share of a tile is two thirds of that there.
 constexpr std::int64_t blocks_at_once = 32;
@@ -88,13 +87,9 @@ template <class Type, int group>
 
 template <class Type>
 void decode_eight(const WeightRows& weights, int first_output, Int8PanelBlock* to) {
-  const std::int64_t left =
-      weights.outputs > first_output ? weights.outputs - first_output : std::int64_t{0};
-  const Bytes first =
-      reinterpret_cast<Bytes>(weights.data) + (left > 0 ? first_output * weights.row_bytes : 0);
-  EightRows<Type> rows(first, weights.row_bytes, left);
+  EightRows<Type> rows(weights, first_output);
   for (std::int64_t i = 0; i < weights.k / Type::block_elements; ++i) {
-    prefetch_next_rows<Type>(first, weights.row_bytes, i);
+    rows.prefetch_next(i);
     const EightBlocks blocks = rows.block(i);
     const auto scales = Type::scales(blocks);
     for (int j = 0; j < Type::block_elements / int16_block; ++j) {
@@ -118,9 +113,8 @@ void decode_panel(const WeightRows& weights, Arithmetic, void* panel) {
   }
 }
 
-using Sums = float[tile_rows][int16_panel_outputs];
-
-// Sums of pairs of products, in words, of the quads from `first` on: of two products if `start`.
+// Int16Sums of pairs of products, in words, of the quads from `first` on: of two products if
+// `start`.
 template <int rows, int count>
 [[gnu::always_inline]] inline void add_quads(const Int8Block* x, const Int8PanelBlock& w, int first,
                                              __m256i words[rows][2]) {
@@ -149,7 +143,7 @@ template <int rows, int count>
 
 template <int rows, bool minima, bool offset>
 [[gnu::always_inline]] inline void fold(const Int8Block* x, const Int8PanelBlock& w,
-                                        const __m256i totals[rows][2], Sums sums) {
+                                        const __m256i totals[rows][2], Int16Sums sums) {
 #pragma GCC unroll 6
   for (int row = 0; row < rows; ++row) {
     const __m256 scale = _mm256_broadcast_ss(&x[row].scale);
@@ -172,7 +166,7 @@ template <int rows, bool minima, bool offset>
 // `five_bits`: the words of half a block become 32 bits wide at a time, else those of a block.
 template <int rows, bool five_bits, bool minima, bool offset>
 [[gnu::noinline]] void add_blocks(const Int8Block* x, const Int8PanelBlock* w, std::int64_t blocks,
-                                  Sums sums) {
+                                  Int16Sums sums) {
   const __m256i ones = _mm256_set1_epi16(1);
   for (std::int64_t i = 0; i < blocks; ++i, x += rows, ++w) {
     __m256i words[rows][2];
@@ -204,23 +198,12 @@ template <int rows, bool five_bits, bool minima, bool offset>
   }
 }
 
-void store_sums(const Sums sums, int rows, std::int64_t first, std::int64_t outputs,
-                const OutputTile& tile) {
-  for (int row = 0; row < rows; ++row) {
-    float* y = tile.y + row * tile.y_stride + first;
-    for (std::int64_t output = 0; output < outputs; ++output) {
-      y[output] =
-          tile.bias == nullptr ? sums[row][output] : sums[row][output] + tile.bias[first + output];
-    }
-  }
-}
-
 template <int rows, bool five_bits, bool minima, bool offset>
 void multiply_rows(const Int8Block* x, const Int8PanelBlock* panels, std::int64_t outputs,
                    std::int64_t blocks, const OutputTile& tile) {
-  alignas(32) Sums sums[max_outputs_per_multiply / int16_panel_outputs];
+  alignas(32) Int16Sums sums[max_outputs_per_multiply / int16_panel_outputs];
   const std::int64_t panel_count = (outputs + int16_panel_outputs - 1) / int16_panel_outputs;
-  std::memset(sums, 0, static_cast<std::size_t>(panel_count) * sizeof(Sums));
+  std::memset(sums, 0, static_cast<std::size_t>(panel_count) * sizeof(Int16Sums));
   for (std::int64_t first = 0; first < blocks; first += blocks_at_once) {
     const std::int64_t count = blocks - first < blocks_at_once ? blocks - first : blocks_at_once;
     for (std::int64_t panel = 0; panel < panel_count; ++panel) {
@@ -262,7 +245,7 @@ template <class Type, bool five_bits>
 const LinearKernels& kernels_of() {
   static_assert(!Type::halves);
   static const LinearKernels kernels = {
-      .tile_rows = tile_rows,
+      .tile_rows = int16_tile_rows,
       .panel_outputs = int16_panel_outputs,
       .direct_rows = int16_direct_rows,
       .direct_bfloat16 = false,
