@@ -208,6 +208,10 @@ __device__ void prepare_items(const PrefillParameters& p, PrefillShared<Config>&
         query_down = query_scale(shared, n).down;
         known = true;
       }
+      // The stage's tile before may be the other warp's (an odd number of stages), and copies land
+      // in any order: until it is ready, the barriers below may be a whole phase behind, and would
+      // let this warp pass before its own tile is there.
+      ptx::mbarrier_wait(&shared.ready[stage], parity ^ 1);
       ptx::mbarrier_wait(&shared.keys_full[stage], parity);
       ptx::mbarrier_wait(&shared.values_full[stage], parity);
       const int begin = first - tile * prefill_tile_keys;
