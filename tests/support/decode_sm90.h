@@ -17,12 +17,12 @@
 
 #include "core/bfloat16.h"
 #include "core/float8_e4m3.h"
-#include "kv/convert.h"
 #include "kv/element_order.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/decode_sm90.h"
 #include "ops/quantize/hadamard.h"
 #include "support/paged_cache.h"
+#include "support/sm90_pages.h"
 
 namespace octet {
 inline namespace test_support {
@@ -78,15 +78,15 @@ class DecodeSm90 : public ::testing::Test {
     }
     const std::size_t width = static_cast<std::size_t>(problem.kv_heads * problem.head_dim);
     std::vector<float> value =
-        random_floats(static_cast<std::size_t>(tokens) * width, problem.seed + 1);
+        random_floats(pool_, static_cast<std::size_t>(tokens) * width, problem.seed + 1);
     for (float& x : value) x += problem.value_mean;
     OpContext context;
     context.pool = &pool_;
-    key_ = random_floats(static_cast<std::size_t>(tokens) * width, problem.seed);
+    key_ = random_floats(pool_, static_cast<std::size_t>(tokens) * width, problem.seed);
     cache_->write(context, key_, value, all);
     value_ = value;
 
-    stored_query_ = random_floats(rows() * row_elements(), problem.seed + 2);
+    stored_query_ = random_floats(pool_, rows() * row_elements(), problem.seed + 2);
     for (float& x : stored_query_) x = round_to_bfloat16(x);
     // The kernel's query is rotated where keys are; the rotation is its own inverse.
     query_ = stored_query_;
@@ -129,19 +129,17 @@ class DecodeSm90 : public ::testing::Test {
     std::mt19937 random(problem_.seed + 3 + static_cast<unsigned>(shift));
     std::shuffle(places.begin(), places.end(), random);
     std::vector<PageId> table(problem_.lengths.size() * most, std::numeric_limits<PageId>::max());
+    std::vector<PageCopy> copies;
     std::size_t next = 0;
     for (std::size_t i = 0; i < problem_.lengths.size(); ++i) {
       const std::int64_t own = (problem_.lengths[i] + page_tokens - 1) / page_tokens;
       for (std::int64_t page = 0; page < own; ++page) {
         const PageId place = places[next++];
         table[i * most + static_cast<std::size_t>(page)] = place;
-        for (int head = 0; head < problem_.kv_heads; ++head) {
-          convert_run(host.group->run, host.run(cache_->pages(i)[page], head), sm90_group_.run,
-                      arena.data() + static_cast<std::size_t>(place) * sm90_group_.page_bytes +
-                          static_cast<std::size_t>(head) * sm90_group_.run.bytes);
-        }
+        copies.push_back({cache_->pages(i)[page], place});
       }
     }
+    copy_pages(pool_, host, sm90_group_, copies, arena);
     arena_ = DeviceArray<std::byte>(arena);
     table_ = DeviceArray<PageId>(table);
   }

@@ -29,6 +29,25 @@ inline std::vector<float> random_floats(std::size_t count, unsigned seed, float 
   return values;
 }
 
+// The same by all threads of a pool: the same numbers by any, and those of random_floats() up to
+// 65,536. At 25 ns a number, tests of long contexts would do little else.
+inline std::vector<float> random_floats(ThreadPool& pool, std::size_t count, unsigned seed,
+                                        float deviation = 1.0f) {
+  constexpr std::size_t part = 65536;
+  std::vector<float> values(count);
+  pool.parallel_for(static_cast<std::int64_t>((count + part - 1) / part),
+                    [&](std::int64_t index, int) {
+                      const auto of_part = static_cast<std::size_t>(index);
+                      std::seed_seq mixed{seed, static_cast<unsigned>(index)};
+                      std::mt19937 random(seed);
+                      if (index > 0) random.seed(mixed);
+                      std::normal_distribution<float> normal(0.0f, deviation);
+                      const std::size_t end = std::min(count, (of_part + 1) * part);
+                      for (std::size_t i = of_part * part; i < end; ++i) values[i] = normal(random);
+                    });
+  return values;
+}
+
 struct CacheShape {
   int kv_heads = 2;
   int head_dim = 64;

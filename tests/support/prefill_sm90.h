@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -16,11 +17,12 @@
 #include <gtest/gtest.h>
 
 #include "core/bfloat16.h"
-#include "kv/convert.h"
+#include "core/cuda/pinned_array.h"
 #include "ops/attention/prefill_sm90.h"
 #include "ops/attention/prefill_sm90_emulation.h"
 #include "ops/attention/prefill_sm90_work.h"
 #include "support/paged_cache.h"
+#include "support/sm90_pages.h"
 
 namespace octet {
 inline namespace test_support {
@@ -87,18 +89,20 @@ class PrefillSm90 : public ::testing::Test {
     }
     const std::size_t width = static_cast<std::size_t>(problem.kv_heads * problem.head_dim);
     std::vector<float> value =
-        random_floats(static_cast<std::size_t>(tokens) * width, problem.seed + 1);
+        random_floats(pool_, static_cast<std::size_t>(tokens) * width, problem.seed + 1);
     for (float& x : value) x += problem.value_mean;
     OpContext context;
     context.pool = &pool_;
     cache_->write(context,
-                  random_floats(static_cast<std::size_t>(tokens) * width, problem.seed,
+                  random_floats(pool_, static_cast<std::size_t>(tokens) * width, problem.seed,
                                 problem.key_deviation),
                   value, all);
-    query_ = random_floats(static_cast<std::size_t>(query_rows) * row_elements(), problem.seed + 2);
+    query_ = random_floats(pool_, static_cast<std::size_t>(query_rows) * row_elements(),
+                           problem.seed + 2);
     for (float& x : query_) x = round_to_bfloat16(x);
     query_rows_ = query_rows;
     upload(0);
+    upload_query();
   }
 
   std::size_t row_elements() const {
@@ -133,6 +137,7 @@ class PrefillSm90 : public ::testing::Test {
     std::mt19937 random(problem_.seed + 3 + shift);
     std::shuffle(places.begin(), places.end(), random);
     std::vector<PageId> table(problem_.prompts.size() * most, std::numeric_limits<PageId>::max());
+    std::vector<PageCopy> copies;
     std::size_t next = 0;
     for (std::size_t i = 0; i < problem_.prompts.size(); ++i) {
       const PrefillPrompt& prompt = problem_.prompts[i];
@@ -140,15 +145,19 @@ class PrefillSm90 : public ::testing::Test {
       for (int page = first_needed(prompt) / page_tokens; page < own; ++page) {
         const PageId place = places[next++];
         table[i * most + static_cast<std::size_t>(page)] = place;
-        for (int head = 0; head < problem_.kv_heads; ++head) {
-          convert_run(host.group->run, host.run(cache_->pages(i)[page], head), sm90_group_.run,
-                      arena.data() + static_cast<std::size_t>(place) * sm90_group_.page_bytes +
-                          static_cast<std::size_t>(head) * sm90_group_.run.bytes);
-        }
+        copies.push_back({cache_->pages(i)[page], place});
       }
     }
+    copy_pages(pool_, host, sm90_group_, copies, arena);
     arena_ = DeviceArray<std::byte>(arena);
     table_ = DeviceArray<PageId>(table);
+  }
+
+  // Whoever changes query_ after make() calls it again.
+  void upload_query() {
+    std::vector<std::uint16_t> query(query_.size());
+    std::transform(query_.begin(), query_.end(), query.begin(), float_to_bfloat16);
+    device_query_ = DeviceArray<std::uint16_t>(query);
   }
 
   PrefillSm90Shape shape() const {
@@ -161,16 +170,13 @@ class PrefillSm90 : public ::testing::Test {
     return made;
   }
 
-  std::vector<float> run(PrefillSm90Workspace& workspace,
-                         AttentionOutput type = AttentionOutput::float32) {
-    std::vector<std::uint16_t> query;
-    for (const float x : query_) query.push_back(float_to_bfloat16(x));
-    const DeviceArray<std::uint16_t> device_query(query);
-    DeviceArray<std::uint32_t> output(query.size());
-    output.fill_bytes(0xFF);
+  // What the kernel does not write is NaN.
+  void launch(PrefillSm90Workspace& workspace, AttentionOutput type,
+              DeviceArray<std::uint32_t>* output) {
+    output->fill_bytes(0xFF);
     AttentionCudaArgs args;
-    args.query = device_query.data();
-    args.output = output.data();
+    args.query = device_query_.data();
+    args.output = output->data();
     args.output_type = type;
     args.query_stride = static_cast<std::int64_t>(row_elements());
     args.output_stride = args.query_stride;
@@ -187,16 +193,53 @@ class PrefillSm90 : public ::testing::Test {
     args.page_table_stride = stride_;
     prefill_sm90(args, workspace, nullptr);
     check_cuda(cudaDeviceSynchronize(), "prefill_sm90");
-    const std::vector<std::uint32_t> words = output.download();
-    std::vector<float> values(words.size());
+  }
+
+  std::vector<float> run(PrefillSm90Workspace& workspace,
+                         AttentionOutput type = AttentionOutput::float32) {
+    DeviceArray<std::uint32_t> output(query_.size());
+    launch(workspace, type, &output);
+    std::vector<float> values(query_.size());
     if (type == AttentionOutput::float32) {
-      std::memcpy(values.data(), words.data(), words.size() * sizeof(float));
+      check_cuda(cudaMemcpy(values.data(), output.data(), output.bytes(), cudaMemcpyDeviceToHost),
+                 "cudaMemcpy");
     } else {
+      const std::vector<std::uint32_t> words = output.download();
       for (std::size_t i = 0; i < values.size(); ++i) {
         values[i] = bfloat16_to_float(static_cast<std::uint16_t>(words[i / 2] >> (i % 2 * 16)));
       }
     }
     return values;
+  }
+
+  // Whether `times` more launches give the bits of a first one. By way of page-locked memory and
+  // all threads: what these tests look for is rare, so that they launch often, and a vector of
+  // floats each time would take some hundred times as long as the kernel.
+  bool repeats(PrefillSm90Workspace& workspace, int times) {
+    constexpr std::size_t part = 1 << 18;
+    DeviceArray<std::uint32_t> output(query_.size());
+    const PinnedArray<std::uint32_t> first(output.size());
+    const PinnedArray<std::uint32_t> again(output.size());
+    const auto launch_to = [&](const PinnedArray<std::uint32_t>& host) {
+      launch(workspace, AttentionOutput::float32, &output);
+      check_cuda(cudaMemcpy(host.data(), output.data(), output.bytes(), cudaMemcpyDeviceToHost),
+                 "cudaMemcpy");
+    };
+    launch_to(first);
+    const auto parts = static_cast<std::int64_t>((output.size() + part - 1) / part);
+    std::atomic<bool> same = true;
+    for (int time = 0; time < times && same; ++time) {
+      launch_to(again);
+      pool_.parallel_for(parts, [&](std::int64_t index, int) {
+        const std::size_t begin = static_cast<std::size_t>(index) * part;
+        const std::size_t count = std::min(part, output.size() - begin);
+        if (std::memcmp(first.data() + begin, again.data() + begin,
+                        count * sizeof(std::uint32_t)) != 0) {
+          same = false;
+        }
+      });
+    }
+    return same;
   }
 
   std::span<const float> query_of(std::size_t sequence, int row, int head) const {
@@ -240,40 +283,47 @@ class PrefillSm90 : public ::testing::Test {
       for (int i = 0; i < 20; ++i) {
         rows.push_back(static_cast<int>(random() % static_cast<unsigned>(prompt.rows)));
       }
-      for (int kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
-        StoredHead head = read_stored_head(host.group->run, 0, prompt.context, [&](int page) {
-          return host.run(cache_->pages(s)[page], kv_head);
-        });
+      std::vector<StoredHead> heads(static_cast<std::size_t>(problem_.kv_heads));
+      pool_.parallel_for(problem_.kv_heads, [&](std::int64_t kv_head, int) {
         const auto h = static_cast<std::size_t>(kv_head);
+        StoredHead& head = heads[h];
+        head = read_stored_head(host.group->run, 0, prompt.context, [&](int page) {
+          return host.run(cache_->pages(s)[page], static_cast<int>(kv_head));
+        });
         if (!problem_.key_scales.empty()) {
           std::fill(head.key_scales.begin(), head.key_scales.end(), problem_.key_scales[h]);
         }
         if (!problem_.value_scales.empty()) {
           std::fill(head.value_scales.begin(), head.value_scales.end(), problem_.value_scales[h]);
         }
-        std::vector<std::vector<double>> exact(rows.size(), std::vector<double>(width));
-        std::vector<std::vector<double>> emulated = exact;
-        const auto head_of = [&](std::size_t i) {
-          return kv_head * group() + static_cast<int>(i) % group();
-        };
-        pool_.parallel_for(static_cast<std::int64_t>(rows.size()), [&](std::int64_t index, int) {
-          const auto i = static_cast<std::size_t>(index);
-          const int last = prompt.context - prompt.rows + rows[i] + 1;
-          const int first = problem_.window == 0 ? 0 : std::max(last - problem_.window, 0);
-          const std::span<const float> query = query_of(s, rows[i], head_of(i));
-          attend_exactly(head, query, first, last, softmax_scale(), exact[i].data());
-          attend_as_prefill_rounds(head, query, block_norm(s, rows[i], head_of(i)), first, last,
-                                   softmax_scale(), emulated[i].data());
-        });
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-          const auto row = static_cast<std::size_t>(sequences_[s].first_query_row + rows[i]);
-          const std::size_t at =
-              row * row_elements() + static_cast<std::size_t>(head_of(i)) * width;
-          for (std::size_t d = 0; d < width; ++d) {
-            difference += std::pow(output[at + d] - exact[i][d], 2);
-            emulated_difference += std::pow(emulated[i][d] - exact[i][d], 2);
-            norm += std::pow(exact[i][d], 2);
-          }
+      });
+      // Pairs of a row and a KV head, of whose query heads each row takes the next.
+      const std::size_t pairs = rows.size() * heads.size();
+      std::vector<std::vector<double>> exact(pairs, std::vector<double>(width));
+      std::vector<std::vector<double>> emulated = exact;
+      const auto row_of = [&](std::size_t pair) { return rows[pair % rows.size()]; };
+      const auto head_of = [&](std::size_t pair) {
+        return static_cast<int>(pair / rows.size()) * group() +
+               static_cast<int>(pair % rows.size()) % group();
+      };
+      pool_.parallel_for(static_cast<std::int64_t>(pairs), [&](std::int64_t index, int) {
+        const auto pair = static_cast<std::size_t>(index);
+        const StoredHead& head = heads[pair / rows.size()];
+        const int last = prompt.context - prompt.rows + row_of(pair) + 1;
+        const int first = problem_.window == 0 ? 0 : std::max(last - problem_.window, 0);
+        const std::span<const float> query = query_of(s, row_of(pair), head_of(pair));
+        attend_exactly(head, query, first, last, softmax_scale(), exact[pair].data());
+        attend_as_prefill_rounds(head, query, block_norm(s, row_of(pair), head_of(pair)), first,
+                                 last, softmax_scale(), emulated[pair].data());
+      });
+      for (std::size_t pair = 0; pair < pairs; ++pair) {
+        const auto row = static_cast<std::size_t>(sequences_[s].first_query_row + row_of(pair));
+        const std::size_t at =
+            row * row_elements() + static_cast<std::size_t>(head_of(pair)) * width;
+        for (std::size_t d = 0; d < width; ++d) {
+          difference += std::pow(output[at + d] - exact[pair][d], 2);
+          emulated_difference += std::pow(emulated[pair][d] - exact[pair][d], 2);
+          norm += std::pow(exact[pair][d], 2);
         }
       }
     }
@@ -302,6 +352,7 @@ class PrefillSm90 : public ::testing::Test {
   std::vector<PrefillSm90Sequence> sequences_;
   std::vector<float> query_;
   int query_rows_ = 0;
+  DeviceArray<std::uint16_t> device_query_;
   int stride_ = 0;
   DeviceArray<std::byte> arena_;
   DeviceArray<PageId> table_;
