@@ -105,6 +105,9 @@ class Reader {
     options.cache = cache;
     options.max_model_len = context;
     options.limits.max_sequences = 1;
+    // Depths are come back to, so that windowed layers keep the whole text too: one chunk of all.
+    options.limits.max_batched_tokens = context;
+    options.limits.prefill_chunk = 0;
     return options;
   }
 

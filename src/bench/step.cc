@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <random>
 
 #include <fmt/format.h>
@@ -46,12 +47,18 @@ class Runs {
 
   const KvPolicy& policy() const { return core_.policy(); }
 
-  // Sequence `index` is read from its start up to `tokens` tokens; the last chunk's token is drawn.
+  // Sequence `index` is read anew up to `tokens` tokens; the last chunk's token is drawn. Pages
+  // come and go as in the engine: before a chunk its own are taken, and those given back that none
+  // of its rows sees. What the last chunk sees is left, which read_last_chunk() and step() see
+  // again.
   void read_prompt(std::size_t index, std::int64_t tokens) {
-    grow(index, tokens);
+    BlockTable& blocks = sequences_[index];
+    blocks.clear();
     for (std::int64_t first = 0; first < tokens; first += chunk_) {
       RunnerRows rows = rows_of(index, first, std::min(chunk_, tokens - first));
       rows.logits = first + chunk_ < tokens ? WantedLogits::none : WantedLogits::last;
+      blocks.release_outside_windows(first);
+      grow(&blocks, first + std::ssize(rows.tokens));
       run({&rows, 1});
     }
   }
@@ -85,11 +92,6 @@ class Runs {
     }
     run(rows_);
   }
-  void grow(std::size_t index, std::int64_t tokens) {
-    if (!sequences_[index].grow_to(tokens)) {
-      throw_error(ErrorKind::out_of_memory, "the KV cache has no room for {} tokens", tokens);
-    }
-  }
 
   // Keys and values that a step over `context` keys reads.
   double cache_bytes(std::int64_t context) const {
@@ -118,6 +120,12 @@ class Runs {
     options.limits.max_batched_tokens = std::max(core_options_chunk(bench), bench.batch);
     options.limits.prefill_chunk = options.limits.max_batched_tokens;
     return options;
+  }
+
+  static void grow(BlockTable* blocks, std::int64_t tokens) {
+    if (!blocks->grow_to(tokens)) {
+      throw_error(ErrorKind::out_of_memory, "the KV cache has no room for {} tokens", tokens);
+    }
   }
 
   RunnerRows rows_of(std::size_t index, std::int64_t first, std::int64_t count) const {

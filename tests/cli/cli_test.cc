@@ -100,6 +100,25 @@ TEST_F(CliTest, BenchStepMeasuresStepsAndTheirDifference) {
   EXPECT_EQ(report["differences"][0]["pairs"], 4);
 }
 
+// A window of 40 keys and a chunk are shorter than the texts, and all that windowed layers have
+// room for.
+TEST_F(CliTest, BenchStepGivesBackThePagesBeforeAWindow) {
+  const ProgramResult result = run_octet(
+      {"bench", "step", "--model", data_path("models/gemma3_windows.gguf"), "--device", "cpu",
+       "--contexts", "200,400,300", "--batch", "2", "--steps", "2", "--kv-cache-dtype",
+       "bfloat16,fp8", "--max-num-batched-tokens", "32", "--threads", "1", "--json"});
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Json report = parse_json(result.out, "bench step");
+  ASSERT_EQ(report["figures"].size(), 6u);
+  const auto bytes = [&](std::size_t figure) {
+    return report["figures"][figure]["cache_bytes"].get<double>();
+  };
+  // Only layers without a window read more keys of a longer text.
+  EXPECT_DOUBLE_EQ(bytes(2) - bytes(4), bytes(4) - bytes(0));
+  EXPECT_GT(bytes(2), bytes(4));
+  EXPECT_GT(2 * bytes(0), bytes(2));
+}
+
 TEST_F(CliTest, BenchStepRefusesWhatItCannotMeasure) {
   const auto step = [](std::vector<std::string> more) {
     more.insert(more.begin(), {"bench", "step", "--device", "cpu", "--model"});
