@@ -13,8 +13,9 @@ import argparse
 import datetime
 import json
 import pathlib
-import subprocess
 import sys
+
+from benchmark_tables import BenchmarkError, run_json, tell, write_between_marks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -124,17 +125,12 @@ def run_cases(arguments):
             command += ["--kv-cache-dtype", "fp8"]
         if arguments.no_overlap:
             command.append("--no-overlap")
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            print(f"bench_attention: {' '.join(command)} ended with {done.returncode}", file=sys.stderr)
-            return 1
-        report = json.loads(done.stdout)
+        report = run_json(command)
         report["date"] = datetime.date.today().isoformat()
         # At once, so that a run that is cut short leaves what it has.
         with output.open("a", encoding="utf-8") as file:
             file.write(json.dumps(report) + "\n")
         print(row_of(report), flush=True)
-    return 0
 
 
 def row_of_decode(report):
@@ -219,19 +215,10 @@ def table_of(phase, name, flags):
 def print_table(arguments):
     for phase, runs in (("decode", RUNS), ("prefill", PREFILL_RUNS)):
         tables = "\n\n".join("\n".join(table_of(phase, name, flags)) for name, flags in runs)
-        if not arguments.write:
+        if arguments.write:
+            write_between_marks(DOCUMENT, tables, *MARKERS[phase])
+        else:
             print(tables)
-            continue
-        document = DOCUMENT.read_text(encoding="utf-8")
-        begin_marker, end_marker = MARKERS[phase]
-        before, begin, rest = document.partition(begin_marker)
-        _, end, after = rest.partition(end_marker)
-        if not begin or not end:
-            print(f"bench_attention: {DOCUMENT} lacks the markers of the {phase} figures",
-                  file=sys.stderr)
-            return 1
-        DOCUMENT.write_text(f"{before}{begin}\n{tables}\n{end}{after}", encoding="utf-8")
-    return 0
 
 
 def main():
@@ -249,7 +236,12 @@ def main():
     table.add_argument("--write", action="store_true", help="into docs/benchmarks.md")
     table.set_defaults(action=print_table)
     arguments = parser.parse_args()
-    return arguments.action(arguments)
+    try:
+        arguments.action(arguments)
+    except BenchmarkError as error:
+        tell("bench_attention", error)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

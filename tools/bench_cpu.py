@@ -11,13 +11,11 @@ machine, the command and the date. Needs Python's standard library alone.
 
 import argparse
 import datetime
-import json
-import os
 import pathlib
-import re
 import statistics
-import subprocess
 import sys
+
+from benchmark_tables import BenchmarkError, run_json, tell, write_between_marks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # --kv-cache-dtype and --kv-cache-scales.
@@ -33,16 +31,8 @@ BEGIN = "<!-- cpu figures: begin (make benchmarks) -->"
 END = "<!-- cpu figures: end -->"
 
 
-class BenchError(Exception):
-    """What went wrong, as one sentence for the user."""
-
-
 def octet(options, *arguments):
-    command = [options.octet, *arguments, "--json"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    if done.returncode != 0:
-        raise BenchError(f"{' '.join(command)} ended with status {done.returncode}.")
-    return json.loads(done.stdout)
+    return run_json([options.octet, *arguments, "--json"])
 
 
 def cache_flags(policy):
@@ -54,14 +44,13 @@ def measure(options):
     runs = {policy: [] for policy in POLICIES}
     for repeat in range(options.repeats):
         for policy in POLICIES:
-            print(f"bench: round {repeat + 1} of {options.repeats}, {policy[0]} ({policy[1]})",
-                  file=sys.stderr, flush=True)
+            tell("bench", f"round {repeat + 1} of {options.repeats}, {policy[0]} ({policy[1]})")
             runs[policy].append(octet(
                 options, "generate", "--model", options.model, "--prompt-file", options.document,
                 "--max-tokens", "64", "--ignore-eos", *cache_flags(policy)))
     results = []
     for policy in POLICIES:
-        print(f"bench: divergence of {policy[0]} ({policy[1]})", file=sys.stderr, flush=True)
+        tell("bench", f"divergence of {policy[0]} ({policy[1]})")
         kl = octet(options, "eval", "kl", "--model", options.model, "--text", options.document,
                    "--context", str(options.context), "--reference", "float32",
                    *cache_flags(policy))
@@ -110,18 +99,6 @@ def table(results, options):
     return "\n".join(lines)
 
 
-def rewrite(path, text):
-    """Puts `text` between the markers of a file."""
-    old = path.read_text(encoding="utf-8")
-    pattern = re.escape(BEGIN) + ".*?" + re.escape(END)
-    new, count = re.subn(pattern, lambda _: f"{BEGIN}\n{text}\n{END}", old, flags=re.DOTALL)
-    if count != 1:
-        raise BenchError(f"{path} has {count} places between the markers of CPU figures, not one.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(new, encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--octet", default="build/octet")
@@ -138,9 +115,9 @@ def main():
         print(text)
         if not options.print_only:
             for name in ["README.md", "docs/benchmarks.md"]:
-                rewrite(ROOT / name, text)
-    except (BenchError, OSError) as error:
-        print(f"bench: {error}", file=sys.stderr)
+                write_between_marks(ROOT / name, text, BEGIN, END)
+    except (BenchmarkError, OSError) as error:
+        tell("bench", error)
         return 1
     return 0
 

@@ -12,8 +12,9 @@ import argparse
 import datetime
 import json
 import pathlib
-import subprocess
 import sys
+
+from benchmark_tables import BenchmarkError, run_json, tell, write_between_marks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -35,17 +36,11 @@ def run_cases(arguments):
     output.write_text("", encoding="utf-8")
     for case in CASES:
         command = [arguments.octet, "bench", "operations", "--json", *case]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            print(f"bench_operations: {' '.join(command)} ended with {done.returncode}",
-                  file=sys.stderr)
-            return 1
-        report = json.loads(done.stdout)
+        report = run_json(command)
         report["date"] = datetime.date.today().isoformat()
         # At once, so that a run that is cut short leaves what it has.
         with output.open("a", encoding="utf-8") as file:
             file.write(json.dumps(report) + "\n")
-    return 0
 
 
 def cell_of(operation):
@@ -81,14 +76,10 @@ def make_table(reports):
 def write_table(arguments):
     lines = FIGURES.read_text(encoding="utf-8").splitlines()
     table = make_table([json.loads(line) for line in lines])
-    if not arguments.write:
+    if arguments.write:
+        write_between_marks(DOCUMENT, table, BEGIN, END)
+    else:
         print(table)
-        return 0
-    document = DOCUMENT.read_text(encoding="utf-8")
-    before, rest = document.split(BEGIN)
-    after = rest.split(END)[1]
-    DOCUMENT.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
-    return 0
 
 
 def main():
@@ -101,7 +92,15 @@ def main():
     table = commands.add_parser("table")
     table.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    return run_cases(arguments) if arguments.command == "run" else write_table(arguments)
+    try:
+        if arguments.command == "run":
+            run_cases(arguments)
+        else:
+            write_table(arguments)
+    except BenchmarkError as error:
+        tell("bench_operations", error)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

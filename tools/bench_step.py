@@ -13,8 +13,9 @@ import argparse
 import datetime
 import json
 import pathlib
-import subprocess
 import sys
+
+from benchmark_tables import BenchmarkError, run_json, tell, write_between_marks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 GEOMETRIES = ROOT / "tests" / "data" / "models" / "geometry"
@@ -51,18 +52,13 @@ def run_cases(arguments):
         command = [arguments.octet, "bench", "step", "--model", str(GEOMETRIES / model), "--random-weights",
                    "--device", "cuda", "--json", "--weight-dtype", weights, "--batch", str(batch),
                    "--kv-cache-dtype", caches, "--contexts", contexts]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode != 0:
-            print(f"bench_step: {' '.join(command)} ended with {done.returncode}", file=sys.stderr)
-            return 1
-        report = json.loads(done.stdout)
+        report = run_json(command)
         report["model"] = model
         report["date"] = datetime.date.today().isoformat()
         lines.append(json.dumps(report))
         pathlib.Path(arguments.output).write_text("\n".join(lines) + "\n", encoding="utf-8")
         for figure in report["figures"]:
             print(row_of(report, figure), flush=True)
-    return 0
 
 
 def row_of(report, figure):
@@ -184,13 +180,6 @@ def table():
     return "\n".join(lines)
 
 
-def write_table():
-    text = DOCUMENT.read_text(encoding="utf-8")
-    begin = text.index(BEGIN) + len(BEGIN)
-    DOCUMENT.write_text(text[:begin] + "\n" + table() + "\n" + text[text.index(END):],
-                        encoding="utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -202,12 +191,16 @@ def main():
     show = commands.add_parser("table")
     show.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    if arguments.command == "run":
-        return run_cases(arguments)
-    if arguments.write:
-        write_table()
-    else:
-        print(table())
+    try:
+        if arguments.command == "run":
+            run_cases(arguments)
+        elif arguments.write:
+            write_between_marks(DOCUMENT, table(), BEGIN, END)
+        else:
+            print(table())
+    except BenchmarkError as error:
+        tell("bench_step", error)
+        return 1
     return 0
 
 

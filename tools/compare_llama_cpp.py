@@ -18,7 +18,7 @@ import statistics
 import subprocess
 import sys
 
-from compare_llama_cpp_server import CompareError, say, write_between_marks
+from benchmark_tables import BenchmarkError, run_json, tell, write_between_marks
 
 # Name, and the arguments of llama-bench: a quantised V needs flash attention there.
 LLAMA_SETTINGS = [
@@ -28,21 +28,12 @@ LLAMA_SETTINGS = [
 ]
 
 
-def run_json(command):
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        tail = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise CompareError(f"{' '.join(command)} ended with status {done.returncode}: {tail[0]}")
-    return json.loads(done.stdout)
-
-
 def run_llama(options, model, arguments):
     """{(phase, depth): tokens/s} of one setting of llama.cpp."""
     rows = run_json([
         options.llama_bench, "-m", str(model), "-t", str(options.threads),
         "-p", str(options.prefill), "-n", str(options.decode), "-d", options.depths,
-        "-r", "1", "-ngl", "0", "-o", "json", *arguments])
+        "-r", "1", "-ngl", "0", "-o", "json", *arguments], show_errors=False)
     return {("prefill" if row["n_prompt"] > 0 else "decode", row["n_depth"]): row["avg_ts"]
             for row in rows}
 
@@ -56,7 +47,7 @@ def run_octet(options, model):
         "--no-matrices", "--no-attention", "--json"]
     if options.dtype:
         command += ["--dtype", options.dtype]
-    report = run_json(command)
+    report = run_json(command, show_errors=False)
     caches = {}
     for row in report["model"]:
         figures = caches.setdefault(row["kv_cache_dtype"], {})
@@ -76,9 +67,9 @@ def measure(options, model):
     settings = [s for s in LLAMA_SETTINGS if s[0] in options.llama_caches.split(",")]
     for round_number in range(options.rounds):
         for name, arguments in settings:
-            say(f"round {round_number + 1} of {options.rounds}: llama.cpp, {name}")
+            tell("compare", f"round {round_number + 1} of {options.rounds}: llama.cpp, {name}")
             add(f"llama.cpp {name}", run_llama(options, model, arguments))
-        say(f"round {round_number + 1} of {options.rounds}: octet")
+        tell("compare", f"round {round_number + 1} of {options.rounds}: octet")
         caches, kernels = run_octet(options, model)
         for cache, figures in caches.items():
             add(f"octet {cache}", figures)
@@ -113,14 +104,14 @@ def requantized(options, model):
     folder = pathlib.Path(options.llama_quantize).resolve().parent.parent.parent
     copy = folder / f"{model.stem}.requantized-{options.requantize}.gguf"
     if not copy.exists():
-        say(f"requantising to {options.requantize}")
+        tell("compare", f"requantising to {options.requantize}")
         partial = copy.with_suffix(".partial")
         command = [options.llama_quantize, "--allow-requantize", str(model), str(partial),
                    options.requantize]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL, check=False)
         if done.returncode != 0:
-            raise CompareError(f"{' '.join(command)} ended with status {done.returncode}")
+            raise BenchmarkError(f"{' '.join(command)} ended with status {done.returncode}")
         partial.replace(copy)
     return copy
 
@@ -163,8 +154,8 @@ def main():
                     for name, places in medians.items()
                     for (phase, depth), rate in places.items()]
             options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    except (CompareError, OSError, json.JSONDecodeError) as error:
-        print(f"compare: {error}", file=sys.stderr)
+    except (BenchmarkError, OSError, json.JSONDecodeError) as error:
+        tell("compare", error)
         return 1
     return 0
 

@@ -28,6 +28,8 @@ import tempfile
 import threading
 import time
 
+from benchmark_tables import BenchmarkError, run_json, tell, write_between_marks
+
 LLAMA_SETTINGS = {
     "f16": ["-ctk", "f16", "-ctv", "f16", "-fa", "off"],
     "f16 FA": ["-ctk", "f16", "-ctv", "f16", "-fa", "on"],
@@ -44,14 +46,6 @@ Every server starts afresh, one at a time. Gaps are those between the tokens of 
 a long prompt is read beside it, and the longest of these.
 
 """
-
-
-class CompareError(Exception):
-    """What went wrong, as one sentence for the user."""
-
-
-def say(text):
-    print(f"compare: {text}", file=sys.stderr, flush=True)
 
 
 def free_port():
@@ -73,7 +67,7 @@ class Server:
                 self.process.kill()
                 self.log.seek(0)
                 tail = self.log.read().strip().splitlines()[-1:] or ["no message"]
-                raise CompareError(f"{' '.join(command)} does not serve: {tail[0]}")
+                raise BenchmarkError(f"{' '.join(command)} does not serve: {tail[0]}")
             time.sleep(0.1)
 
     def _health(self):
@@ -113,7 +107,7 @@ def read_stream(port, prompt, tokens, on_token):
                        {"Content-Type": "application/json"})
     response = connection.getresponse()
     if response.status != 200:
-        raise CompareError(f"a stream got status {response.status}: {response.read()[:300]}")
+        raise BenchmarkError(f"a stream got status {response.status}: {response.read()[:300]}")
     for line in response:
         if line.startswith(b"data: {") and json.loads(line[6:]).get("choices"):
             on_token(time.monotonic())
@@ -142,7 +136,7 @@ def measure_stall(options, server):
     read_stream(server.port, long_prompt, 2, first_tokens.append)
     stream.join()
     if len(times) < 20 or not first_tokens:
-        raise CompareError("a stream ended early")
+        raise BenchmarkError("a stream ended early")
     gaps = list(zip(times, times[1:]))
     alone = [b - a for a, b in gaps if b < start]
     beside = [b - a for a, b in gaps if b > start and a < first_tokens[0]]
@@ -174,7 +168,7 @@ def step_seconds(server):
         if line.startswith("octet:step_seconds_total{"):
             phases[line.split('phase="', 1)[1].split('"', 1)[0]] = float(line.rsplit(" ", 1)[1])
     if not phases:
-        raise CompareError("/metrics holds no octet:step_seconds_total")
+        raise BenchmarkError("/metrics holds no octet:step_seconds_total")
     return phases
 
 
@@ -184,14 +178,9 @@ def load(options, server, round_number):
                str(options.prompts), "--max-concurrency", str(options.clients),
                "--random-input-len", str(options.input_len), "--random-output-len",
                str(options.output_len), "--ignore-eos", "--seed", str(round_number), "--json"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        tail = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise CompareError(f"{' '.join(command)} ended with status {done.returncode}: {tail[0]}")
-    report = json.loads(done.stdout)
+    report = run_json(command, show_errors=False)
     if report["failed"] or report["completed"] != options.prompts:
-        raise CompareError(f"{report['failed']} of {options.prompts} requests failed")
+        raise BenchmarkError(f"{report['failed']} of {options.prompts} requests failed")
     return report
 
 
@@ -206,7 +195,7 @@ def run(options, name, round_number):
         if name.startswith("octet"):
             after = thread_seconds(server.process)
             if "octet engine" not in after:
-                raise CompareError(f"{options.octet} has no thread called octet engine")
+                raise BenchmarkError(f"{options.octet} has no thread called octet engine")
             used = {thread: after[thread] - before.get(thread, 0) for thread in after}
             phases = step_seconds(server)
             model = phases["forward_prefill"] + phases["forward_decode"]
@@ -242,7 +231,7 @@ def measure(options):
     for round_number in range(1, options.rounds + 1):
         for name in names:
             load_average = os.getloadavg()[0]
-            say(f"round {round_number} of {options.rounds}: {name}, load {load_average:.1f}")
+            tell("compare", f"round {round_number} of {options.rounds}: {name}, load {load_average:.1f}")
             figures = run(options, name, round_number)
             figures["load_average"] = load_average
             for figure, value in figures.items():
@@ -283,17 +272,6 @@ def table(options, medians):
                 f"{100 * figures['http_share']:.2f} % (of processor time), drawing "
                 f"tokens {100 * figures['sampler_share']:.2f} %.")
     return "\n".join(lines)
-
-
-def write_between_marks(path, text, begin=BEGIN, end=END, section=SECTION):
-    """Puts the text between the two lines; a file without them gets the section and them."""
-    whole = path.read_text(encoding="utf-8")
-    if begin not in whole and end not in whole:
-        whole += section + f"{begin}\n{end}\n"
-    if begin not in whole or end not in whole:
-        raise CompareError(f"{path} has one of the lines {begin} and {end}, expected both or none")
-    head, rest = whole.split(begin, 1)
-    path.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")
 
 
 def parse_arguments():
@@ -339,9 +317,9 @@ def main():
         if options.json:
             options.json.write_text(json.dumps(medians, indent=1) + "\n", encoding="utf-8")
         if options.write:
-            write_between_marks(options.write, text)
-    except (CompareError, OSError, http.client.HTTPException, json.JSONDecodeError) as error:
-        print(f"compare: {error}", file=sys.stderr)
+            write_between_marks(options.write, text, BEGIN, END, SECTION)
+    except (BenchmarkError, OSError, http.client.HTTPException, json.JSONDecodeError) as error:
+        tell("compare", error)
         return 1
     return 0
 

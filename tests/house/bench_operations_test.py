@@ -3,11 +3,13 @@
 import importlib.util
 import json
 import pathlib
+import sys
 import tempfile
 import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 
 
 def load_tool():

@@ -3,10 +3,14 @@
 import importlib.util
 import json
 import pathlib
+import subprocess
+import sys
 import tempfile
+import textwrap
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
 
 
 def load_tool():
@@ -73,15 +77,75 @@ class Tables(unittest.TestCase):
         self.assertIn("| llama-3.1-8b | fp8 | 256 | 9.900 | 4.100 |", table)
         self.assertIn("| llama-3.1-8b | fp8 less bfloat16 | 65536 | -0.3195 | 0.0036 | 200 |", table)
 
-    def test_the_document_keeps_what_stands_around_the_table(self):
-        self.tool.DOCUMENT = self.folder / "benchmarks.md"
-        before = f"above\n{self.tool.BEGIN}\nan older table\n{self.tool.END}\nbelow\n"
-        self.tool.DOCUMENT.write_text(before, encoding="utf-8")
-        self.tool.write_table()
-        after = self.tool.DOCUMENT.read_text(encoding="utf-8")
-        self.assertTrue(after.startswith(f"above\n{self.tool.BEGIN}\nNVIDIA H200"))
-        self.assertTrue(after.endswith(f"|\n{self.tool.END}\nbelow\n"))
-        self.assertNotIn("an older table", after)
+    def test_the_tables_of_the_document_are_those_of_its_figures(self):
+        tool = load_tool()
+        self.assertIn(tool.table(), tool.DOCUMENT.read_text(encoding="utf-8"))
+
+
+# Steps of bfloat16 and fp8 caches whose slopes are 2e-5 and 1e-5 ms a token.
+FAKE_OCTET = """\
+    #!{python}
+    import json, pathlib, sys
+    arguments = sys.argv[1:]
+    with pathlib.Path({calls!r}).open("a") as file:
+        file.write(json.dumps(arguments) + "\\n")
+    value = lambda flag: arguments[arguments.index(flag) + 1]
+    contexts = [int(context) for context in value("--contexts").split(",")]
+    figures = []
+    for context in contexts:
+        for cache in value("--kv-cache-dtype").split(","):
+            step = 4 + context * (1e-5 if cache == "fp8" else 2e-5)
+            figures.append({{"kv_cache_dtype": cache, "context": context, "ttft_ms": 1.0,
+                            "itl_ms": {{"p50": step, "p99": step}}, "weight_bytes": 1e9,
+                            "cache_bytes": 1e5 * context}})
+    print(json.dumps({{"device": "NVIDIA H200", "weights": "random " + value("--weight-dtype"),
+                      "batch": 1, "figures": figures, "differences": []}}))
+"""
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.octet = self.folder / "octet"
+        self.calls = self.folder / "calls"
+
+    def run_tool(self, fake):
+        self.octet.write_text(fake, encoding="utf-8")
+        self.octet.chmod(0o755)
+        return subprocess.run(
+            [sys.executable, "-B", ROOT / "tools" / "bench_step.py", "run", "--slopes", "--octet",
+             self.octet, "--output", self.folder / "slopes.jsonl"],
+            capture_output=True, text=True, check=False)
+
+    def test_slopes_are_of_three_geometries_and_two_caches_each(self):
+        done = self.run_tool(textwrap.dedent(FAKE_OCTET).format(
+            python=sys.executable, calls=str(self.calls)))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        calls = [json.loads(line) for line in self.calls.read_text().splitlines()]
+        models = []
+        for call in calls:
+            value = lambda flag: call[call.index(flag) + 1]
+            models.append(pathlib.Path(value("--model")).name)
+            self.assertTrue((pathlib.Path(value("--model")) / "config.json").exists())
+            self.assertEqual(value("--kv-cache-dtype"), "bfloat16,fp8")
+            self.assertEqual(value("--batch"), "1")
+            self.assertGreaterEqual(max(map(int, value("--contexts").split(","))), 65536)
+            self.assertNotIn("--kv-cache-dtype-skip-layers", call)
+        self.assertEqual(models, ["llama-3.1-8b", "llama-head-dim-256", "gemma3-head-dim-64"])
+        tool = load_tool()
+        tool.SLOPES = self.folder / "slopes.jsonl"
+        table = "\n".join(tool.slope_tables())
+        for model in models:
+            self.assertIn(f"| {model} | bfloat16 | 2.00e-5 | 1.00 |", table)
+            self.assertIn(f"| {model} | fp8 | 1.00e-5 | 0.50 |", table)
+
+    def test_a_failing_program_is_named(self):
+        done = self.run_tool("#!/bin/sh\nexit 3\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("bench_step: ", done.stderr)
+        self.assertIn("ended with status 3", done.stderr)
 
 
 if __name__ == "__main__":
