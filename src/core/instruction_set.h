@@ -20,11 +20,6 @@ enum class InstructionSet {
 // The fastest set that this build has and this machine runs.
 InstructionSet detect_instruction_set();
 
-// Whether this machine multiplies bfloat16 faster than float32: AMD's BF16 dot products reach twice
-// the rate of its multiply-adds (Zen 4: 234 and 117 GFLOPS a core), while those of an Intel Xeon of
-// 2023 were slower in the matrix kernels (61 and 90 GFLOPS).
-bool prefers_bfloat16();
-
 // Every set that this build has and this machine runs, slowest first: what tests iterate over.
 std::vector<InstructionSet> available_instruction_sets();
 

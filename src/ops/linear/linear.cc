@@ -65,9 +65,13 @@ const LinearKernels& integer_kernels_for(const OpContext& context, DataType dtyp
   const InstructionSet set = context.instruction_set;
   const bool int8 = context.arithmetic == Arithmetic::int8 && takes_int8(dtype);
   if constexpr (has_avx2_kernels) {
-    if (set >= InstructionSet::avx2) {
-      return int8 ? linear_int8_kernels_avx2(dtype) : linear_int16_kernels_avx2(dtype);
+    if (set == InstructionSet::avx512_bf16) {
+      return int8 ? linear_int8_kernels_avx512_bf16(dtype)
+                  : linear_int16_kernels_avx512_bf16(dtype);
     }
+    if (set >= InstructionSet::avx2 && int8) return linear_int8_kernels_avx2(dtype);
+    if (set == InstructionSet::avx512) return linear_int16_kernels_avx512(dtype);
+    if (set == InstructionSet::avx2) return linear_int16_kernels_avx2(dtype);
   }
   if (set != InstructionSet::portable) throw_no_kernel("linear", set);
   return int8 ? linear_int8_kernels_portable(dtype) : linear_int16_kernels_portable(dtype);
@@ -92,10 +96,7 @@ const LinearKernels& kernels_for(const OpContext& context, DataType dtype) {
 }  // namespace
 
 Arithmetic fastest_arithmetic(InstructionSet set) {
-  if (set == InstructionSet::avx2) return Arithmetic::int16;
-  // Without fast bfloat16 instructions rounding to it costs time and saves none.
-  if (set == InstructionSet::avx512_bf16 && prefers_bfloat16()) return Arithmetic::bfloat16;
-  return Arithmetic::float32;
+  return set >= InstructionSet::avx2 ? Arithmetic::int16 : Arithmetic::float32;
 }
 
 void linear(const OpContext& context, const LinearArgs& args) { linear(context, {&args, 1}); }

@@ -40,8 +40,8 @@ void linear(const OpContext& context, const LinearArgs& args);
 // for one another once.
 void linear(const OpContext& context, std::span<const LinearArgs> layers);
 
-// The arithmetic in which quantised weights are multiplied fastest with `set` on this machine.
-// AVX-512 has no kernels of its own for int16.
+// The arithmetic that quantised weights are multiplied in unless the user asks for another: int16
+// where it has kernels of its own, the portable one being slower in it.
 Arithmetic fastest_arithmetic(InstructionSet set);
 
 // linear() in double precision, one output at a time: what the kernels are tested against.

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int tile_rows = 6;
 constexpr int panel_outputs = panel_outputs_avx2;
+constexpr int most_outputs = 48;
 // Elements of k between visits to the accumulators in memory: 6 rows x 768 x 4 bytes (18 KB) and
 // two panel rows of it (6 KB) fit a first-level cache of 32 KB.
 constexpr std::int64_t k_block = 768;
@@ -94,7 +95,7 @@ inline void finish(const __m256 acc[accumulators], std::int64_t first_output, st
 template <int rows>
 void multiply_rows(const float* x, const float* panels, std::int64_t outputs, std::int64_t padded_k,
                    const OutputTile& tile) {
-  alignas(32) __m256 sums[max_outputs_per_multiply / panel_outputs][accumulators];
+  alignas(32) __m256 sums[most_outputs / panel_outputs][accumulators];
   const std::int64_t panel_count = (outputs + panel_outputs - 1) / panel_outputs;
   std::int64_t k = 0;
   do {
@@ -137,6 +138,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
 
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = panel_outputs,
+                                   .most_outputs = most_outputs,
                                    .direct_rows = direct_rows_avx2,
                                    .direct_bfloat16 = false,
                                    .k_step = k_step_avx2,

@@ -268,9 +268,18 @@ void multiply_panel(const Element* x, const Element* w, std::int64_t padded_k, s
     x += vector_elements * rows;
     w += vector_elements * outputs_of_panel;
   }
+  // All of them, by constant indices: GCC 12 keeps sums that a variable indexes in memory.
+  float totals[rows][outputs_of_panel];
+#pragma GCC unroll 8
+  for (int row = 0; row < rows; ++row) {
+#pragma GCC unroll 4
+    for (int output = 0; output < outputs_of_panel; ++output) {
+      totals[row][output] = _mm512_reduce_add_ps(sums[row][output]);
+    }
+  }
   for (int row = 0; row < rows; ++row) {
     for (std::int64_t output = 0; output < outputs; ++output) {
-      store_sum(_mm512_reduce_add_ps(sums[row][output]), row, first + output, tile);
+      store_sum(totals[row][output], row, first + output, tile);
     }
   }
 }
@@ -366,6 +375,7 @@ void multiply_direct(const void* packed, int rows, const WeightRows& weights,
 
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = outputs_of_panel,
+                                   .most_outputs = 48,
                                    .direct_rows = most_direct_rows,
                                    .direct_bfloat16 = true,
                                    .k_step = k_step_avx2,

@@ -156,7 +156,7 @@ void run_direct(const OpContext& context, Job& job) {
 void choose_task_size(const OpContext& context, Job& job) {
   const std::int64_t unit = job.kernels.panel_outputs;
   const std::int64_t fitting = panel_budget / std::max<std::int64_t>(panel_row_bytes(job), 1);
-  std::int64_t outputs = std::clamp<std::int64_t>(fitting, 4, max_outputs_per_multiply);
+  std::int64_t outputs = std::clamp<std::int64_t>(fitting, 4, job.kernels.most_outputs);
   std::int64_t tiles = std::max<std::int64_t>(
       1, std::min(row_tiles(job), max_rows_per_task / job.kernels.tile_rows));
   const std::int64_t threads = thread_count(context);

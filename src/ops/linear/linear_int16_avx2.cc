@@ -4,20 +4,16 @@
 // both issue twice a cycle; the additions after it use the two other pipes. Twelve sums, two
 // vectors of the panel, a pair of x and a product are the sixteen registers. The folds, four
 // operations for each sum and block, are 8 % of the rest.
-#include "ops/linear/linear_int16_avx2.h"
-
 #include <cstdint>
 #include <cstring>
 #include <limits>
 
 #include <immintrin.h>
 
+#include "ops/linear/linear_panels_avx2.h"
+
 namespace octet {
 namespace {
-
-// Blocks of k between visits to a panel's sums: 6 rows of them (18 KB) stay in the first-level
-// cache while the panels stream through it.
-constexpr std::int64_t blocks_at_once = 32;
 
 // The largest magnitude of 32 elements, as bits: those of NaN and infinity are the largest.
 [[gnu::always_inline]] inline std::uint32_t largest_magnitude_bits(const __m256 x[4]) {
@@ -104,7 +100,7 @@ void pack_rows(const float* x, std::int64_t x_stride, int rows, std::int64_t k, 
 // Adds one block, or half of one (whose even and odd elements are four pairs each), to the sums.
 template <int rows, bool halves, bool minima>
 [[gnu::always_inline]] inline void add_fold(const Int16Block* x, const Int16PanelBlock& w, int half,
-                                            Int16Sums sums) {
+                                            PanelSums sums) {
   constexpr int pairs = halves ? int16_half_block / 2 : int16_block / 2;
   __m256i products[rows][2];
 #pragma GCC unroll 6
@@ -149,61 +145,29 @@ template <int rows, bool halves, bool minima>
   }
 }
 
-template <int rows, bool halves, bool minima>
-[[gnu::noinline]] void add_blocks(const Int16Block* x, const Int16PanelBlock* w,
-                                  std::int64_t blocks, Int16Sums sums) {
-  for (std::int64_t i = 0; i < blocks; ++i, x += rows, ++w) {
-    add_fold<rows, halves, minima>(x, *w, 0, sums);
-    if constexpr (halves) add_fold<rows, halves, minima>(x, *w, 1, sums);
-  }
-}
+template <bool halves, bool minima>
+struct Int16Kernel {
+  using Block = Int16Block;
+  using PanelBlock = Int16PanelBlock;
+  static constexpr int tile_rows = 6;
+  static constexpr int most_outputs = 48;
+  static constexpr int panels_at_once = 1;
+  static constexpr std::int64_t blocks_at_once = 32;  // 6 rows of them are 18 KB
 
-template <int rows, bool halves, bool minima>
-void multiply_rows(const Int16Block* x, const Int16PanelBlock* panels, std::int64_t outputs,
-                   std::int64_t blocks, const OutputTile& tile) {
-  alignas(32) Int16Sums sums[max_outputs_per_multiply / int16_panel_outputs];
-  const std::int64_t panel_count = (outputs + int16_panel_outputs - 1) / int16_panel_outputs;
-  std::memset(sums, 0, static_cast<std::size_t>(panel_count) * sizeof(Int16Sums));
-  for (std::int64_t first = 0; first < blocks; first += blocks_at_once) {
-    const std::int64_t count = blocks - first < blocks_at_once ? blocks - first : blocks_at_once;
-    for (std::int64_t panel = 0; panel < panel_count; ++panel) {
-      add_blocks<rows, halves, minima>(x + first * rows, panels + panel * blocks + first, count,
-                                       sums[panel]);
+  template <int rows, int>
+  [[gnu::noinline]] static void add_blocks(const Int16Block* x, const Int16PanelBlock* w,
+                                           std::int64_t, std::int64_t blocks, PanelSums sums) {
+    for (std::int64_t i = 0; i < blocks; ++i, x += rows, ++w) {
+      add_fold<rows, halves, minima>(x, *w, 0, sums);
+      if constexpr (halves) add_fold<rows, halves, minima>(x, *w, 1, sums);
     }
   }
-  for (std::int64_t panel = 0; panel < panel_count; ++panel) {
-    const std::int64_t done = panel * int16_panel_outputs;
-    const std::int64_t left = outputs - done;
-    store_sums(sums[panel], rows, done, left < int16_panel_outputs ? left : int16_panel_outputs,
-               tile);
-  }
-}
-
-template <bool halves, bool minima>
-void multiply(const void* packed, int rows, const void* panels, std::int64_t outputs,
-              std::int64_t padded_k, const OutputTile& tile) {
-  const auto* x = static_cast<const Int16Block*>(packed);
-  const auto* w = static_cast<const Int16PanelBlock*>(panels);
-  const std::int64_t blocks = padded_k / int16_block;
-  switch (rows) {
-    case 1:
-      return multiply_rows<1, halves, minima>(x, w, outputs, blocks, tile);
-    case 2:
-      return multiply_rows<2, halves, minima>(x, w, outputs, blocks, tile);
-    case 3:
-      return multiply_rows<3, halves, minima>(x, w, outputs, blocks, tile);
-    case 4:
-      return multiply_rows<4, halves, minima>(x, w, outputs, blocks, tile);
-    case 5:
-      return multiply_rows<5, halves, minima>(x, w, outputs, blocks, tile);
-    default:
-      return multiply_rows<6, halves, minima>(x, w, outputs, blocks, tile);
-  }
-}
+};
 
 template <bool even_odd, bool halves, bool minima>
-constexpr LinearKernels kernels = {.tile_rows = int16_tile_rows,
+constexpr LinearKernels kernels = {.tile_rows = Int16Kernel<halves, minima>::tile_rows,
                                    .panel_outputs = int16_panel_outputs,
+                                   .most_outputs = Int16Kernel<halves, minima>::most_outputs,
                                    .direct_rows = int16_direct_rows,
                                    .direct_bfloat16 = false,
                                    .k_step = int16_block,
@@ -211,7 +175,7 @@ constexpr LinearKernels kernels = {.tile_rows = int16_tile_rows,
                                    .panel_bytes = sizeof(Int16PanelBlock) / int16_panel_outputs,
                                    .pack_rows = pack_rows<even_odd, false>,
                                    .decode_panel = decode_int16_panel_avx2,
-                                   .multiply = multiply<halves, minima>,
+                                   .multiply = multiply<Int16Kernel<halves, minima>>,
                                    .multiply_direct = multiply_int16_direct_avx2};
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <immintrin.h>
 
-#include "ops/linear/linear_int16_avx2.h"
+#include "ops/linear/linear_panels_avx2.h"
 
 namespace octet {
 namespace {

@@ -146,6 +146,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
 template <bool halves, bool minima, bool int8>
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = panel_outputs,
+                                   .most_outputs = 48,
                                    .direct_rows = 0,
                                    .direct_bfloat16 = false,
                                    .k_step = int16_block,

@@ -40,6 +40,7 @@ struct OutputTile {
 struct LinearKernels {
   int tile_rows;             // most rows that one packed tile of x holds
   int panel_outputs;         // outputs of one decoded panel
+  int most_outputs;          // that multiply may be given at once
   int direct_rows;           // up to so many rows, weights are decoded in registers
   bool direct_bfloat16;      // in Arithmetic::bfloat16 too
   int k_step;                // K is padded to a multiple of this
@@ -65,9 +66,6 @@ struct LinearKernels {
   std::size_t packed_direct_bytes = 0;
 };
 
-// Most outputs that `multiply` is given at once.
-inline constexpr int max_outputs_per_multiply = 48;
-
 const LinearKernels& linear_kernels_portable();
 // x86-64 builds alone (ops/cpu/dispatch.h):
 const LinearKernels& linear_kernels_avx2();
@@ -77,8 +75,11 @@ const LinearKernels& linear_kernels_avx512_bf16();  // Arithmetic::bfloat16 alon
 // Arithmetic::int16, for weights of the block types (linear_int16.h); the same bits in all.
 const LinearKernels& linear_int16_kernels_portable(DataType dtype);
 const LinearKernels& linear_int16_kernels_avx2(DataType dtype);
+const LinearKernels& linear_int16_kernels_avx512(DataType dtype);
+const LinearKernels& linear_int16_kernels_avx512_bf16(DataType dtype);
 // Arithmetic::int8, for those that takes_int8() names; the same bits in all.
 const LinearKernels& linear_int8_kernels_portable(DataType dtype);
 const LinearKernels& linear_int8_kernels_avx2(DataType dtype);
+const LinearKernels& linear_int8_kernels_avx512_bf16(DataType dtype);
 
 }  // namespace octet

@@ -118,6 +118,7 @@ void multiply(const void* packed, int rows, const void* panels, std::int64_t out
 // No kernel for the stored form: decoding in scalar code takes longer than storing its results.
 constexpr LinearKernels kernels = {.tile_rows = tile_rows,
                                    .panel_outputs = panel_outputs,
+                                   .most_outputs = 48,
                                    .direct_rows = 0,
                                    .direct_bfloat16 = false,
                                    .k_step = k_step,
