@@ -90,7 +90,9 @@ CpuRates measure_cpu_rates(const OpContext& context) {
     const bool integers =
         context.arithmetic == Arithmetic::int16 || context.arithmetic == Arithmetic::int8;
     if (integers && context.instruction_set != InstructionSet::portable) {
-      rates.int16_gops = multiply_add_rate(context, multiply_add_chains_int16_avx2);
+      const bool wide = context.instruction_set == InstructionSet::avx512_bf16;
+      rates.int16_gops = multiply_add_rate(
+          context, wide ? multiply_add_chains_int16_avx512_bf16 : multiply_add_chains_int16_avx2);
     }
   }
   return rates;

@@ -26,6 +26,7 @@ MultiplyAddChains multiply_add_chains_portable;
 // x86-64 builds alone (ops/cpu/dispatch.h):
 MultiplyAddChains multiply_add_chains_avx2;
 MultiplyAddChains multiply_add_chains_int16_avx2;
+MultiplyAddChains multiply_add_chains_int16_avx512_bf16;
 MultiplyAddChains multiply_add_chains_avx512;
 MultiplyAddChains multiply_add_chains_avx512_bf16;
 

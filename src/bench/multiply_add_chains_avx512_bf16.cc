@@ -14,7 +14,10 @@ double multiply_add_chains_avx512_bf16(std::int64_t rounds, float* sink) {
   for (int i = 0; i < chains; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i) + *sink);
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
-    for (int i = 0; i < chains; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], factor, factor);
+    for (int i = 0; i < chains; ++i) {
+      sums[i] = _mm512_dpbf16_ps(sums[i], factor, factor);
+      asm volatile("" : "+v"(sums[i]));  // in place: GCC 12 would copy each before and after
+    }
   }
   float lanes[16];
 #pragma GCC unroll 12

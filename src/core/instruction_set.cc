@@ -41,6 +41,16 @@ std::vector<InstructionSet> available_instruction_sets() {
   return sets;
 }
 
+bool prefers_bfloat16() {
+#if defined(__x86_64__)
+  static const bool prefers =
+      detect_instruction_set() == InstructionSet::avx512_bf16 && __builtin_cpu_is("amd");
+  return prefers;
+#else
+  return false;
+#endif
+}
+
 InstructionSet detect_instruction_set() { return available_instruction_sets().back(); }
 
 std::string_view name_of(InstructionSet set) {

@@ -9,7 +9,8 @@
 
 namespace octet {
 
-// The arithmetic of matrices.
+// The arithmetic of matrices. Attention on the CPU rounds queries and weights to bfloat16 with
+// bfloat16, and with the integers where BF16 dot products are the fastest (prefers_bfloat16).
 enum class Arithmetic {
   float32,   // activations and decoded weights as they are; products accumulate in float32
   bfloat16,  // both are rounded to bfloat16 first; products accumulate in float32

@@ -355,10 +355,24 @@ void make_blocks(const AttentionArgs& args, std::vector<Block>* made) {
   }
 }
 
+// The arithmetic of integers has no kernels of attention: it takes the fastest.
+bool takes_bfloat16(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::float32:
+      return false;
+    case Arithmetic::bfloat16:
+      return true;
+    case Arithmetic::int16:
+    case Arithmetic::int8:
+      return prefers_bfloat16();
+  }
+  return false;
+}
+
 const AttentionKernels& select_kernels(const OpContext& context) {
   if constexpr (has_avx2_kernels) {
     const InstructionSet set = context.instruction_set;
-    if (set == InstructionSet::avx512_bf16 && context.arithmetic == Arithmetic::bfloat16) {
+    if (set == InstructionSet::avx512_bf16 && takes_bfloat16(context.arithmetic)) {
       return attention_kernels_avx512_bf16();
     }
     if (set >= InstructionSet::avx512) return attention_kernels_avx512();
