@@ -28,7 +28,7 @@ struct DecodeSm90Shape {
 };
 
 // Who computes what, and room for the parts of a split sequence. One serves all layers of a shape,
-// one launch after the other on one stream.
+// one launch after the other on one stream, whose launches wait for no other stream's.
 class DecodeSm90Workspace {
  public:
   // One block for each multiprocessor of the current device. Throws Error{unsupported} for a shape
@@ -72,6 +72,10 @@ class DecodeSm90Workspace {
 // float32 from turns of 64 or 128 keys, in which the tensor core keeps 14 bits of e4m3 products.
 // The result depends on the lengths, the number of blocks and nothing else: not on the pages'
 // places.
+//
+// Blocks wait for one another's parts, and there is one for each multiprocessor: no kernel that
+// does the same (another decode, a chain of products: linear/linear_chain.h) may run beside it on
+// another stream, where each would hold what the other waits for.
 struct DecodeSm90Args : AttentionCudaArgs {
   // Begins while the kernel before still runs (programmatic dependent launch), and asks for pages
   // before it has ended. Allowed where that kernel, and every one before it that may still run,

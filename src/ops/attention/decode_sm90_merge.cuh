@@ -61,171 +61,148 @@ __device__ __forceinline__ bool is_there(const float4& value) {
   return is_there(value.x) && is_there(value.y) && is_there(value.z) && is_there(value.w);
 }
 
-// Goes on from what was read a moment ago until it is there.
-template <typename T>
-__device__ __forceinline__ void await(T* place, T* value) {
-  while (!is_there(*value)) *value = ptx::load_relaxed(place);
-}
-
-// Where the parts of all blocks are weighed and added up, once the pages are done with.
+// What a block leaves of a pair that goes on in another: for every four dimensions of a query a
+// record of their sums with the query's maximum and sum, in one sector of the L2, so that whoever
+// adds up these dimensions has what they count for with them, and is the only one to read it.
+struct alignas(32) PartRecord {
+  float4 output;
+  float2 state;  // maximum, sum
+  float2 unused;
+};
 template <typename Config>
-struct DecodeMerge {
-  float factor[Config::queries][max_decode_blocks];
-  float4 output[Config::warpgroups][Config::queries * Config::head_dim / 4];
+struct SharedPart {
+  static constexpr int quads = Config::head_dim / 4;
+  PartRecord records[Config::queries * quads];
+  // Else parts would lie a power of two apart.
+  PartRecord unused[4];
 };
 
 // The parts of a pair that began in an earlier block: that block's part is of its last pair, the
 // others' of their first.
 template <typename Config>
 struct SharedPair {
-  DecodePart<Config>* parts;
+  SharedPart<Config>* parts;
   int first_block;
   int blocks;  // 0: there is no such pair
 
   __device__ SharedPair(const DecodeParameters& p, const DecodeSharedPairs& pairs)
-      : parts(reinterpret_cast<DecodePart<Config>*>(p.parts) + 2 * pairs.first_block[0]),
+      : parts(reinterpret_cast<SharedPart<Config>*>(p.parts) + 2 * pairs.first_block[0]),
         first_block(pairs.first_block[0]),
         blocks(pairs.blocks[0]) {}
   __device__ bool ends_in(unsigned block) const {
     return blocks > 0 && static_cast<int>(block) == first_block + blocks - 1;
   }
-  __device__ DecodePart<Config>& part(int block) const { return parts[block == 0 ? 1 : 2 * block]; }
+  __device__ PartRecord* record(int block, int item) const {
+    return &parts[block == 0 ? 1 : 2 * block].records[item];
+  }
 };
 
-// `lanes` lanes weigh a query's parts: what each counts for in the output. The others of their warp
-// do the same for other queries, or for none.
-template <int lanes, typename Config>
-__device__ __forceinline__ void weigh_parts(const SharedPair<Config>& pair, int q, bool exists,
-                                            DecodeMerge<Config>& merge) {
-  const int lane = threadIdx.x % lanes;
-  constexpr int rounds = lanes == 32 ? max_decode_blocks / 32 : 1;
-  const float missing = missing_word();
-  const int blocks = exists ? pair.blocks : 0;
-  float2 state[rounds];
-  float highest = no_score;
-#pragma unroll
-  for (int i = 0; i < rounds; ++i) {
-    const int block = lane + lanes * i;
-    state[i] =
-        block < blocks ? ptx::load_relaxed(&pair.part(block).state[q]) : make_float2(no_score, 0);
-  }
-#pragma unroll
-  for (int i = 0; i < rounds; ++i) {
-    const int block = lane + lanes * i;
-    if (block >= blocks) continue;
-    float2* place = &pair.part(block).state[q];
-    await(place, &state[i]);
-    ptx::store_relaxed(place, make_float2(missing, missing));
-  }
-#pragma unroll
-  for (int i = 0; i < rounds; ++i) highest = fmaxf(highest, state[i].x);
-#pragma unroll
-  for (int step = 1; step < lanes; step *= 2) {
-    highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
-  }
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < rounds; ++i) {
-    state[i].x = ptx::exp2_approximate(state[i].x - highest);
-    sum = fmaf(state[i].y, state[i].x, sum);
-  }
-#pragma unroll
-  for (int step = 1; step < lanes; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
-#pragma unroll
-  for (int i = 0; i < rounds; ++i) {
-    const int block = lane + lanes * i;
-    if (block < blocks) merge.factor[q][block] = state[i].x / sum;
-  }
-}
+// A record of each of `count` blocks; those that do not exist add nothing. All that is missing is
+// asked for at once, again and again: one way to the L2 and back behind the last writer.
+template <int count>
+struct PartRecords {
+  float4 output[count];
+  float2 state[count];
 
-// Adds up the parts of all blocks of the pair that began in an earlier block and ends in this one:
-// each query's maximum and sum by a warp, the outputs by the warpgroups, each every fourth (third,
-// ...) part. It waits for blocks of lower numbers only, which started before it.
-template <typename Config>
-__device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& shared) {
-  static_assert(sizeof(DecodeMerge<Config>) <= sizeof(shared.pages));
-  auto& merge = *reinterpret_cast<DecodeMerge<Config>*>(shared.pages);
-  constexpr int warpgroups = Config::warpgroups;
-  constexpr int quads = Config::head_dim / 4;
-  const int queries = p.queries;
-  const int items = queries * quads;
-  const SharedPair<Config> pair(p, shared.shared_pairs);
-  const int group = threadIdx.x / 128;
-
-  // A thread's outputs, part by part and item by item, are asked for a batch at a time, the first
-  // before what they count for is known: one round trip less.
-  constexpr int batch = Config::column_blocks == 4 ? 12 : 6;
-  float4 values[batch];
-  struct Place {
-    int item;
-    int block;
-  };
-  const auto next = [&](Place& at) {
-    at.block += warpgroups;
-    if (at.block >= pair.blocks) at = {at.item + 128, group};
-  };
-  const auto place_of = [&](const Place& at) {
-    return reinterpret_cast<float4*>(pair.part(at.block).output[at.item / quads]) + at.item % quads;
-  };
-  const auto load = [&](Place at) {
+  // place_of(i): the i-th record, or null where there is none.
+  template <typename PlaceOf>
+  __device__ __forceinline__ void take(const PlaceOf& place_of) {
+    const float missing = missing_word();
 #pragma unroll
-    for (int i = 0; i < batch; ++i) {
-      if (at.item < items) values[i] = ptx::load_relaxed(place_of(at));
-      next(at);
+    for (int i = 0; i < count; ++i) {
+      const bool exists = place_of(i) != nullptr;
+      output[i] =
+          exists ? make_float4(missing, missing, missing, missing) : make_float4(0, 0, 0, 0);
+      state[i] = exists ? make_float2(missing, missing) : make_float2(no_score, 0);
     }
-  };
-  // Of a block's first warpgroups some may have no part.
-  Place at = {group < min(warpgroups, pair.blocks) ? static_cast<int>(threadIdx.x) % 128 : items,
-              group};
-  load(at);
-
-  const bool few = Config::queries > Config::threads / 32 && pair.blocks <= 16;
-  if (few) {
-#pragma unroll 1
-    for (int q = threadIdx.x / 32 * 2; q < queries; q += Config::threads / 16) {
-      const int mine = q + threadIdx.x / 16 % 2;
-      weigh_parts<16>(pair, mine, mine < queries, merge);
-    }
-  } else {
-#pragma unroll 1
-    for (int q = threadIdx.x / 32; q < queries; q += Config::threads / 32) {
-      weigh_parts<32>(pair, q, true, merge);
-    }
-  }
-  __syncthreads();
-
-  const float missing = missing_word();
-  float4 sum = {0, 0, 0, 0};
-#pragma unroll 1
-  for (bool loaded = true; at.item < items; loaded = false) {
-    if (!loaded) load(at);
+    bool complete = false;
+    while (!complete) {
+      complete = true;
 #pragma unroll
-    for (int i = 0; i < batch; ++i) {
-      if (at.item >= items) break;
-      float4* place = place_of(at);
-      await(place, &values[i]);
-      ptx::store_relaxed(place, make_float4(missing, missing, missing, missing));
-      PartSum::add_scaled(values[i], merge.factor[at.item / quads][at.block], &sum);
-      const int item = at.item;
-      next(at);
-      if (at.item != item) {
-        merge.output[group][item] = sum;
-        sum = {0, 0, 0, 0};
+      for (int i = 0; i < count; ++i) {
+        if (!is_there(output[i])) {
+          output[i] = ptx::load_relaxed(&place_of(i)->output);
+          complete = false;
+        }
+        if (!is_there(state[i])) {
+          state[i] = ptx::load_relaxed(&place_of(i)->state);
+          complete = false;
+        }
       }
     }
-  }
-  __syncthreads();
-
-  const DecodePartInfo& info = shared.part_info[0];
-#pragma unroll 1
-  for (int item = threadIdx.x; item < queries * Config::head_dim; item += Config::threads) {
-    float sum = 0;
 #pragma unroll
-    for (int i = 0; i < warpgroups; ++i) {
-      if (i < pair.blocks) sum += reinterpret_cast<const float*>(merge.output[i])[item];
+    for (int i = 0; i < count; ++i) {
+      PartRecord* place = place_of(i);
+      if (place == nullptr) continue;
+      ptx::store_relaxed(&place->output, make_float4(missing, missing, missing, missing));
+      ptx::store_relaxed(&place->state, make_float2(missing, missing));
     }
-    store_output<Config>(p, info.sequence, info.head, item / Config::head_dim,
-                         item % Config::head_dim, sum);
+  }
+};
+
+// Records that a merging block brings, about: 16 KB, half a microsecond. With fewer more blocks
+// are kept from the next launch's pages, which costs as much (docs/kernels/decode_sm90.md).
+inline constexpr int records_at_once = 512;
+
+// Adds up a pair of several blocks. Its last blocks share the outputs, so that no block brings more
+// than a few kilobytes from the L2: a warp takes four records of each block, which are one line,
+// eight blocks at once. Whatever the order in which parts come, they are added up in one order.
+// Blocks wait for later ones, too: all of a launch are on the device at once (decode_sm90.h).
+template <typename Config>
+__device__ __forceinline__ void merge_blocks(const DecodeParameters& p,
+                                             const SharedPair<Config>& pair,
+                                             const DecodePartInfo& info) {
+  constexpr int quads = Config::head_dim / 4;
+  constexpr int tile = 4;  // records of a block
+  constexpr int lanes = 32 / tile;
+  constexpr int rounds = 5;
+  static_assert(quads % tile == 0);
+  const int tiles = p.queries * (quads / tile);
+  // Not the pair's first block, whose part of it is of another side.
+  const int mergers =
+      min(pair.blocks - 1, (tiles * tile * pair.blocks + records_at_once - 1) / records_at_once);
+  const int merger = static_cast<int>(blockIdx.x) - (pair.first_block + pair.blocks - mergers);
+  if (merger < 0) return;
+  const int last = tiles * (merger + 1) / mergers;
+  const int lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int at = tiles * merger / mergers + static_cast<int>(threadIdx.x) / 32; at < last;
+       at += Config::threads / 32) {
+    const int item = at * tile + lane % tile;
+    PartSum total;
+#pragma unroll 1
+    for (int first = lane / tile; first < pair.blocks; first += rounds * lanes) {
+      PartRecords<rounds> records;
+      records.take([&](int i) {
+        const int block = first + lanes * i;
+        return block < pair.blocks ? pair.record(block, item) : nullptr;
+      });
+      total.add(records.output, records.state);
+    }
+    __syncwarp();
+    const float own = total.maximum;
+    float highest = own;
+#pragma unroll
+    for (int step = tile; step < 32; step *= 2) {
+      highest = fmaxf(highest, __shfl_xor_sync(~0u, highest, step));
+    }
+    const float factor = ptx::exp2_approximate(own - highest);
+    float sum = total.sum * factor;
+    float4 x = {total.output.x * factor, total.output.y * factor, total.output.z * factor,
+                total.output.w * factor};
+#pragma unroll
+    for (int step = tile; step < 32; step *= 2) {
+      sum += __shfl_xor_sync(~0u, sum, step);
+      x.x += __shfl_xor_sync(~0u, x.x, step);
+      x.y += __shfl_xor_sync(~0u, x.y, step);
+      x.z += __shfl_xor_sync(~0u, x.z, step);
+      x.w += __shfl_xor_sync(~0u, x.w, step);
+    }
+    if (lane < tile) {
+      const float scale = 1.0f / sum;
+      store_output4<Config>(p, info.sequence, info.head, item / quads, item % quads * 4,
+                            {x.x * scale, x.y * scale, x.z * scale, x.w * scale});
+    }
   }
 }
 
@@ -233,44 +210,18 @@ __device__ void merge_blocks(const DecodeParameters& p, DecodeShared<Config>& sh
 inline constexpr int few_blocks = 4;
 
 // To what a thread has of the last block's part of a pair in few blocks, adds what it wants of the
-// earlier ones', before it in order. All that is missing is asked for at once, again and again: one
-// way to the L2 and back behind the last writer, and no shared memory or barrier after that. The
-// states, which several threads read, are left to forget_states().
+// earlier ones', before it in order; no shared memory or barrier after that.
 template <typename Config>
-__device__ __forceinline__ void add_earlier_blocks(const SharedPair<Config>& pair, int q, int quad,
+__device__ __forceinline__ void add_earlier_blocks(const SharedPair<Config>& pair, int item,
                                                    PartSum* total) {
-  const float missing = missing_word();
-  const int earlier = pair.blocks - 1;
-  const auto place_of = [&](int block) {
-    return reinterpret_cast<float4*>(pair.part(block).output[q]) + quad;
-  };
+  PartRecords<few_blocks - 1> earlier;
+  earlier.take([&](int i) { return i < pair.blocks - 1 ? pair.record(i, item) : nullptr; });
   float4 output[few_blocks];
   float2 state[few_blocks];
 #pragma unroll
   for (int i = 0; i < few_blocks - 1; ++i) {
-    const bool exists = i < earlier;
-    output[i] = exists ? make_float4(missing, missing, missing, missing) : make_float4(0, 0, 0, 0);
-    state[i] = exists ? make_float2(missing, missing) : make_float2(no_score, 0);
-  }
-  bool complete = false;
-  while (!complete) {
-    complete = true;
-#pragma unroll
-    for (int i = 0; i < few_blocks - 1; ++i) {
-      if (!is_there(output[i])) {
-        output[i] = ptx::load_relaxed(place_of(i));
-        complete = false;
-      }
-      if (!is_there(state[i])) {
-        state[i] = ptx::load_relaxed(&pair.part(i).state[q]);
-        complete = false;
-      }
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < few_blocks - 1; ++i) {
-    if (i >= earlier) continue;
-    ptx::store_relaxed(place_of(i), make_float4(missing, missing, missing, missing));
+    output[i] = earlier.output[i];
+    state[i] = earlier.state[i];
   }
   output[few_blocks - 1] = total->output;
   state[few_blocks - 1] = make_float2(total->maximum, total->sum);
@@ -278,20 +229,9 @@ __device__ __forceinline__ void add_earlier_blocks(const SharedPair<Config>& pai
   total->add(output, state);
 }
 
-// One warpgroup, all of whose threads have read the states.
-template <typename Config>
-__device__ __forceinline__ void forget_states(const SharedPair<Config>& pair, int queries) {
-  const float missing = missing_word();
-  for (int i = threadIdx.x % 128; i < queries * few_blocks; i += 128) {
-    const int block = i % few_blocks;
-    if (block >= pair.blocks - 1) continue;
-    ptx::store_relaxed(&pair.part(block).state[i / few_blocks], make_float2(missing, missing));
-  }
-}
-
 // Adds up the parts that the block's pieces left. Pairs that are whole then are done; of a pair
 // that goes on in another block, before or after, the block's part goes to global memory, and the
-// block in which the pair ends adds them up.
+// last blocks of the pair add them up.
 template <typename Config>
 __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& shared, int group) {
   constexpr int slots = 2 * Config::warpgroups;
@@ -305,8 +245,7 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
   const int last_slot = divided ? slots : min(2 * group + 2, slots);
   const int items = p.queries * quads;
   const SharedPair<Config> pair(p, shared.shared_pairs);
-  const bool merges = pair.ends_in(blockIdx.x);
-  const bool merges_few = !divided && merges && pair.blocks <= few_blocks;
+  const bool few = !divided && pair.blocks <= few_blocks;
   std::int32_t pair_start[slots];
 #pragma unroll
   for (int i = 0; i < slots; ++i) pair_start[i] = shared.part_info[i].pair_start;
@@ -324,10 +263,10 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
     }
     if (!is_first) continue;
     const int side = info.begin > 0 ? 0 : 1;
-    const bool with_earlier = merges_few && side == 0;
+    const bool with_earlier = few && side == 0 && pair.ends_in(blockIdx.x);
     const bool whole =
         with_earlier || (info.begin == 0 && shared.part_info[last].end == info.pair_turns);
-    auto& to = reinterpret_cast<DecodePart<Config>*>(p.parts)[2 * blockIdx.x + side];
+    auto& to = reinterpret_cast<SharedPart<Config>*>(p.parts)[2 * blockIdx.x + side];
 #pragma unroll 1
     for (int item = divided ? threadIdx.x : threadIdx.x % 128; item < items; item += step) {
       const int q = item / quads;
@@ -345,28 +284,21 @@ __device__ void merge_block(const DecodeParameters& p, DecodeShared<Config>& sha
       }
       PartSum total;
       total.add(output, state);
-      if (with_earlier) add_earlier_blocks(pair, q, quad, &total);
+      if (with_earlier) add_earlier_blocks(pair, item, &total);
       const float4& x = total.output;
       if (whole) {
         const float scale = 1.0f / total.sum;
         store_output4<Config>(p, info.sequence, info.head, q, 4 * quad,
                               {x.x * scale, x.y * scale, x.z * scale, x.w * scale});
       } else {
-        ptx::store_relaxed(reinterpret_cast<float4*>(to.output[q]) + quad,
+        PartRecord& record = to.records[item];
+        ptx::store_relaxed(&record.output,
                            make_float4(there(x.x), there(x.y), there(x.z), there(x.w)));
-        if (quad == 0) {
-          ptx::store_relaxed(&to.state[q], make_float2(there(total.maximum), there(total.sum)));
-        }
+        ptx::store_relaxed(&record.state, make_float2(there(total.maximum), there(total.sum)));
       }
     }
-    if (with_earlier) {
-      ptx::warpgroup_barrier(group);
-      forget_states(pair, p.queries);
-    }
   }
-  if (!merges || merges_few) return;
-  __syncthreads();  // the pages' place, in which parts lay, is taken for the merge
-  merge_blocks<Config>(p, shared);
+  if (pair.blocks > 0 && !few) merge_blocks<Config>(p, pair, shared.part_info[0]);
 }
 
 }  // namespace octet

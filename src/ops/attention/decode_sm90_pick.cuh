@@ -12,7 +12,7 @@ DecodeKernel decode_kernel_of() {
   constexpr std::size_t shared_bytes = sizeof(DecodeShared<Config>) + 1024;
   static_assert(shared_bytes <= 227 * 1024, "more than a block can have on Hopper");
   return {decode_kernel<Config>, shared_bytes,    Config::threads,           Config::warpgroups,
-          Config::turn_pages,    Config::queries, sizeof(DecodePart<Config>)};
+          Config::turn_pages,    Config::queries, sizeof(SharedPart<Config>)};
 }
 
 // The first, in ascending order of their queries, that has enough; else the last, which then takes
