@@ -140,14 +140,15 @@ struct PartRecords {
   }
 };
 
-// Records that a merging block brings, about: 16 KB, half a microsecond. With fewer more blocks
-// are kept from the next launch's pages, which costs as much (docs/kernels/decode_sm90.md).
-inline constexpr int records_at_once = 512;
+// Records that a merging block brings, about: 16.5 KB, half a microsecond. With fewer a block, more
+// blocks are kept from the next launch's pages, which costs as much
+// (docs/kernels/decode_sm90.md).
+inline constexpr int records_of_merger = 528;
 
-// Adds up a pair of several blocks. Its last blocks share the outputs, so that no block brings more
-// than a few kilobytes from the L2: a warp takes four records of each block, which are one line,
-// eight blocks at once. Whatever the order in which parts come, they are added up in one order.
-// Blocks wait for later ones, too: all of a launch are on the device at once (decode_sm90.h).
+// Adds up a pair of several blocks, whose last ones share the outputs. A warp takes four records of
+// each block, which are one line, eight blocks at once. Whatever the order in which parts come,
+// they are added up in one order. Blocks wait for later ones, too: all of a launch are on the
+// device at once (decode_sm90.h).
 template <typename Config>
 __device__ __forceinline__ void merge_blocks(const DecodeParameters& p,
                                              const SharedPair<Config>& pair,
@@ -158,9 +159,9 @@ __device__ __forceinline__ void merge_blocks(const DecodeParameters& p,
   constexpr int rounds = 5;
   static_assert(quads % tile == 0);
   const int tiles = p.queries * (quads / tile);
-  // Not the pair's first block, whose part of it is of another side.
-  const int mergers =
-      min(pair.blocks - 1, (tiles * tile * pair.blocks + records_at_once - 1) / records_at_once);
+  // All but the pair's first block at most: its part of the pair is that of another side.
+  const int wanted = (tiles * tile * pair.blocks + records_of_merger / 2) / records_of_merger;
+  const int mergers = min(max(wanted, 1), pair.blocks - 1);
   const int merger = static_cast<int>(blockIdx.x) - (pair.first_block + pair.blocks - mergers);
   if (merger < 0) return;
   const int last = tiles * (merger + 1) / mergers;
