@@ -65,6 +65,13 @@ class Chat {
     note("cache  " + session_.engine().core().policy().summary());
     converse();
     std::fputs(rounding_note(session_.engine()).c_str(), stderr);
+    // A person has seen what was refused, and a script looks at the status.
+    if (reads_terminal_ || refused_ == 0) return;
+    throw Error(failure_,
+                refused_ == 1
+                    ? "standard input: one turn or command, told above, was not done"
+                    : fmt::format("standard input: {} turns or commands, told above, were not done",
+                                  refused_));
   }
 
  private:
@@ -84,6 +91,13 @@ class Chat {
 
   void note(std::string_view text) const {
     std::fprintf(stderr, "%s\n", single_line(text).c_str());
+  }
+
+  // What is wrong with a turn or a command alone does not end the conversation.
+  void refuse(std::string_view why, ErrorKind kind = ErrorKind::bad_input) {
+    note(why);
+    ++refused_;
+    if (kind != ErrorKind::bad_input) failure_ = kind;
   }
 
   // Where a person sees what to type, and answers alone go into a file.
@@ -167,23 +181,23 @@ class Chat {
     } else if (command == "/save") {
       save(argument);
     } else {
-      note(fmt::format("{} is no command; /help lists them", printable(command)));
+      refuse(fmt::format("{} is no command; /help lists them", printable(command)));
     }
     return true;
   }
 
-  bool is_text(const std::string& text) const {
+  bool is_text(const std::string& text) {
     try {
       require_utf8("the text", text);
       return true;
     } catch (const Error& error) {
-      note(error.what());
+      refuse(error.what());
       return false;
     }
   }
 
-  void save(const std::string& path) const {
-    if (path.empty()) return note("/save needs the name of a file");
+  void save(const std::string& path) {
+    if (path.empty()) return refuse("/save needs the name of a file");
     // "x": a file that is there is not overwritten.
     std::FILE* file = std::fopen(path.c_str(), "wx");
     bool written = file != nullptr;
@@ -192,9 +206,9 @@ class Chat {
       written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
       written = std::fclose(file) == 0 && written;
     }
-    note(written
-             ? fmt::format("saved to {}", printable(path))
-             : fmt::format("{} could not be written: {}", printable(path), std::strerror(errno)));
+    if (written) return note(fmt::format("saved to {}", printable(path)));
+    refuse(fmt::format("{} could not be written: {}", printable(path), std::strerror(errno)),
+           ErrorKind::device);
   }
 
   void answer(const std::string& text) {
@@ -209,9 +223,8 @@ class Chat {
       std::cout << std::endl;
       report(result);
     } catch (const Error& error) {
-      // What is wrong with this turn alone does not end the conversation.
       if (error.kind() != ErrorKind::bad_input) throw;
-      note(error.what());
+      refuse(error.what());
     }
   }
 
@@ -233,6 +246,8 @@ class Chat {
   bool reads_terminal_;
   bool writes_terminal_;
   bool quoted_ = false;  // the turn was given between """
+  int refused_ = 0;      // turns and commands
+  ErrorKind failure_ = ErrorKind::bad_input;
 };
 
 void run_chat(const ChatFlags& flags) {

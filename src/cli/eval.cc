@@ -3,7 +3,9 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -26,16 +28,24 @@ struct KlFlags {
   std::int64_t context = 0;
   std::int64_t chunk = most_kl_chunk_tokens;
   std::string reference = "float32";
+  std::optional<std::string> reference_dtype;  // that of --dtype unless told
   CacheFlags cache;
   // On the CPU float32 arithmetic unless told, so that only the cache differs.
   MachineFlags machine;
   bool json = false;
 };
 
-Json as_json(const KlReport& report, const std::string& cache, const std::string& reference) {
+// Of activations.
+std::string_view arithmetic_of(const EngineCore& core) {
+  return core.model().device() == Device::cuda ? "bfloat16" : name_of(core.context().arithmetic);
+}
+
+Json as_json(const KlReport& report, const EngineCore& candidate, const EngineCore& reference) {
   Json object;
-  object["cache"] = cache;
-  object["reference"] = reference;
+  object["cache"] = candidate.policy().summary();
+  object["dtype"] = arithmetic_of(candidate);
+  object["reference"] = reference.policy().dtype_name;
+  object["reference_dtype"] = arithmetic_of(reference);
   object["tokens"] = report.tokens;
   object["mean"] = report.mean;
   object["median"] = report.median;
@@ -55,15 +65,16 @@ Json as_json(const KlReport& report, const std::string& cache, const std::string
   return object;
 }
 
-std::string as_text(const KlReport& report, const std::string& candidate,
-                    const std::string& reference) {
+std::string as_text(const KlReport& report, const EngineCore& candidate,
+                    const EngineCore& reference) {
   std::string text = fmt::format(
-      "cache           {}\n"
-      "against         {}, {} tokens\n"
+      "cache           {}, {} arithmetic\n"
+      "against         {}, {} arithmetic, {} tokens\n"
       "KL divergence   mean {:.3e}  median {:.3e}  p99 {:.3e} nats\n"
       "same top token  {:.2f} %\n"
       "perplexity      {:.4f} (reference {:.4f})\n",
-      candidate, reference, report.tokens, report.mean, report.median, report.p99,
+      candidate.policy().summary(), arithmetic_of(candidate), reference.policy().dtype_name,
+      arithmetic_of(reference), report.tokens, report.mean, report.median, report.p99,
       100 * report.top1_agreement, report.candidate_perplexity, report.reference_perplexity);
   double highest = 0;
   for (const KlDepth& depth : report.by_depth) highest = std::max(highest, depth.mean);
@@ -88,6 +99,18 @@ void run_kl(const KlFlags& flags) {
   reference_options.accumulation = AttentionAccumulation::two_level;
   reference_options.cache.dtype = flags.reference;
   reference_options.cache.dtype_flag = "--reference";
+  // A GPU keeps no float32: that reference is the CPU's, in float32 throughout.
+  const bool exact = flags.reference == "float32";
+  if (flags.reference_dtype) {
+    if (device == Device::cuda && !exact) {
+      throw_unsupported(
+          "--reference-dtype {}: on a GPU activations are bfloat16; expected --reference float32, "
+          "which the CPU computes, or --device cpu",
+          *flags.reference_dtype);
+    }
+    reference_options.arithmetic = parse_arithmetic("--reference-dtype", *flags.reference_dtype,
+                                                    reference_options.instruction_set);
+  }
   // Every flag is checked before the work starts.
   check_kv_policy_options(options.cache);
   check_kv_policy_options(reference_options.cache);
@@ -106,21 +129,14 @@ void run_kl(const KlFlags& flags) {
   options.max_model_len = count;
   reference_options.max_model_len = count;
 
-  // A GPU keeps no float32: that reference is the CPU's, in float32 throughout.
-  const bool exact = flags.reference == "float32";
   EngineCore reference(exact ? model_on_cpu(loaded.model) : loaded.model, reference_options);
   EngineCore candidate(loaded.model, with_key_means(options, loaded.model, *loaded.tokenizer));
   Progress progress("eval kl", count);
   const KlReport report = evaluate_kl(
       reference, candidate, tokens, [&](std::int64_t done) { progress.update(done); }, flags.chunk);
   progress.clear();
-  if (flags.json) {
-    std::cout << dump_json(
-                     as_json(report, candidate.policy().summary(), reference.policy().dtype_name))
-              << '\n';
-  } else {
-    std::cout << as_text(report, candidate.policy().summary(), reference.policy().dtype_name);
-  }
+  std::cout << (flags.json ? dump_json(as_json(report, candidate, reference)) + "\n"
+                           : as_text(report, candidate, reference));
 }
 
 }  // namespace
@@ -146,6 +162,9 @@ void add_eval(CLI::App& program, CommandAction* run) {
       ->default_str(std::to_string(most_kl_chunk_tokens));
   command->add_option("--reference", flags->reference, "Cache format to compare with")
       ->capture_default_str();
+  command->add_option("--reference-dtype", flags->reference_dtype,
+                      "Arithmetic of the reference, as --dtype (default: that of --dtype, so that "
+                      "only the cache differs)");
   command->add_flag("--json", flags->json, "Print one JSON object");
   flags->cache.add_to(*command);
   flags->machine.add_to(*command);

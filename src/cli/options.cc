@@ -19,18 +19,14 @@
 
 namespace octet {
 
-namespace {
-
-Arithmetic parse_arithmetic(const std::string& dtype, InstructionSet set) {
+Arithmetic parse_arithmetic(const std::string& flag, const std::string& dtype, InstructionSet set) {
   if (dtype == "auto") return fastest_arithmetic(set);
   for (const Arithmetic arithmetic :
        {Arithmetic::float32, Arithmetic::bfloat16, Arithmetic::int16, Arithmetic::int8}) {
     if (dtype == name_of(arithmetic)) return arithmetic;
   }
-  throw_bad_input("--dtype {}: expected auto, float32, bfloat16, int16 or int8", dtype);
+  throw_bad_input("{} {}: expected auto, float32, bfloat16, int16 or int8", flag, dtype);
 }
-
-}  // namespace
 
 void CacheFlags::add_to(CLI::App& command) {
   const std::string group = cache_group;
@@ -154,7 +150,7 @@ Device MachineFlags::apply_to(EngineOptions* options) const {
   options->gpu_memory_utilization = gpu_memory_utilization;
   options->cuda_graphs = cuda_graphs == "on";
   options->instruction_set = parse_instruction_set(instruction_set);
-  options->arithmetic = parse_arithmetic(dtype, options->instruction_set);
+  options->arithmetic = parse_arithmetic("--dtype", dtype, options->instruction_set);
   options->threads = threads;
   return chosen;
 }

@@ -75,6 +75,9 @@ struct CacheFlags {
   AttentionAccumulation chosen_accumulation() const;
 };
 
+// `flag` is what an error calls it. Throws Error{bad_input} for an unknown name.
+Arithmetic parse_arithmetic(const std::string& flag, const std::string& dtype, InstructionSet set);
+
 // Where and how the model runs.
 struct MachineFlags {
   std::string dtype = "auto";

@@ -143,13 +143,13 @@ class ChatInATerminal(unittest.TestCase):
             chat.type(f"/save {path}\n")
             chat.expect("could not be written")
             chat.type("/exit\n")
+            # A person has seen what was refused.
             self.assertEqual(chat.end(), 0)
             messages = json.loads(path.read_text(encoding="utf-8"))
             self.assertEqual(messages[0], {"role": "system", "content": "Be brief."})
             users = [m["content"] for m in messages if m["role"] == "user"]
             self.assertEqual(users, ["one\ntwo", "/three\n\nfour", "/five"])
             self.assertEqual(len([m for m in messages if m["role"] == "assistant"]), 3)
-
 
     def test_prompts_stay_out_of_a_file_of_answers(self):
         ours, theirs = pty.openpty()
@@ -197,14 +197,30 @@ class ChatOverAPipe(unittest.TestCase):
 
     def test_a_turn_that_does_not_fit_is_told_and_forgotten(self):
         done = run(["--max-tokens", "4"], "word " * 2000 + "\nHi\n")
-        self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(b"the context of 1024 must hold it and an answer", done.stderr)
+        # The turn after it is answered, and the status tells of the one that was not.
+        self.assertEqual(done.stdout, run(["--max-tokens", "4"], "Hi\n").stdout)
         self.assertTrue(done.stdout.strip())
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertTrue(done.stderr.endswith(b"one turn or command, told above, was not done\n"), done.stderr)
+
+    def test_every_line_that_was_refused_counts(self):
+        done = run(["--max-tokens", "4"], "/nothing\n/save\n/help\n/clear\n")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(b"'/nothing' is no command", done.stderr)
+        self.assertTrue(done.stderr.endswith(b"2 turns or commands, told above, were not done\n"), done.stderr)
+
+    def test_a_file_that_cannot_be_written_is_a_failure(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run([], f"/nothing\n/save {folder}\n/nothing\n")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn(b"could not be written", done.stderr)
+        self.assertIn(b"3 turns or commands", done.stderr)
 
     def test_invalid_text_is_told(self):
         command = [str(OCTET), "chat", "--model", str(MODEL), "--max-model-len", "256"]
         done = subprocess.run(command, input=b"\xff\n", capture_output=True, timeout=PATIENCE_S)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(b"not valid UTF-8", done.stderr)
 
     def test_a_model_without_a_template_is_refused_by_name(self):

@@ -260,6 +260,11 @@ TEST_F(CliTest, BadUsageIsOneSentenceAndStatus2) {
                  "--max-model-len");
   expect_refused({"eval", "kl", "--model", tiny_llama, "--text", tiny_llama, "--reference", "fp9"},
                  "--reference 'fp9'");
+  for (const char* dtype : {"float8", ""}) {
+    expect_refused({"eval", "kl", "--model", tiny_llama, "--text", tiny_llama, "--device", "cpu",
+                    "--reference-dtype", dtype},
+                   "--reference-dtype " + std::string(dtype) + ": expected auto, float32");
+  }
   expect_refused({"eval"}, "kl");
   expect_refused({"eval", "kl", "--model", tiny_llama}, "--text");
   expect_refused({"tokenize", "--model", tiny_llama, "--decode", "5 six"}, "six");
@@ -531,6 +536,28 @@ TEST_F(CliTest, EvalKlReportsEveryPart) {
                  "--kv-cache-dtype", "bfloat16", "--reference", "bfloat16", "--json"});
   EXPECT_EQ(parse_json(same.out, "out")["mean"], 0.0);
   EXPECT_EQ(parse_json(same.out, "out")["top1_agreement"], 1.0);
+}
+
+TEST_F(CliTest, EvalKlComparesArithmetics) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "The cache holds 128 tokens of the text. ";
+  const std::string path = write("text", text);
+  const auto divergence = [&](std::vector<std::string> flags) {
+    std::vector<std::string> arguments = {
+        "eval", "kl",     "--model",  tiny_llama, "--text",           path,     "--context",
+        "100",  "--json", "--device", "cpu",      "--kv-cache-dtype", "float32"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    const ProgramResult result = run_octet(arguments);
+    EXPECT_EQ(result.status, 0) << result.err;
+    return parse_json(result.out, "out");
+  };
+  // The same cache: only the arithmetic differs, where it is told to.
+  EXPECT_EQ(divergence({"--dtype", "int16"})["mean"], 0.0);
+  const Json report = divergence({"--dtype", "int16", "--reference-dtype", "float32"});
+  EXPECT_EQ(report["dtype"], "int16");
+  EXPECT_EQ(report["reference_dtype"], "float32");
+  EXPECT_GT(report["mean"].get<double>(), 0.0);
+  EXPECT_LT(report["mean"].get<double>(), 1e-5);
 }
 
 // A file may claim a context of any length: nothing is made for positions that no token takes.
