@@ -2,13 +2,14 @@
 """How much memory octet takes on the CPU, beside what it may take.
 
     tools/bench_memory.py --octet build/octet models/*.gguf [--json] [--write docs/benchmarks.md]
+    tools/bench_memory.py --results FILE... [--write docs/benchmarks.md]
 
 Runs `octet generate` and `octet serve` with each model and arithmetic, once with a short prompt and once
 with a document, and reads what the system counts: the most memory that was resident (VmHWM), and the
 most of it that is no mapped file (RssAnon: all but the weights, which stay in the file's pages). The
 bound is 1.3 times the file, the cache that was in use, and 200 MB; where it is broken the exit status
-is 1. Prints a Markdown table, or with --json an object a line; --write puts the table between the
-markers of a document. Needs Linux and Python's standard library alone.
+is 1. Prints a Markdown table, or with --json an object a line, of which --results makes the table later;
+--write puts it between the markers of a document. Needs Linux and Python's standard library alone.
 """
 
 import argparse
@@ -141,9 +142,10 @@ def holds(result):
     return result["peak_bytes"] <= result["bound_bytes"]
 
 
-def table(results, kv_cache_dtype):
+def table(results):
     lines = [
-        f"{results[0]['date']}, `tools/bench_memory.py models/*.gguf --kv-cache-dtype {kv_cache_dtype}`, MB:",
+        f"{results[0]['date']}, `tools/bench_memory.py models/*.gguf"
+        f" --kv-cache-dtype {results[0]['kv_cache_dtype']}`, MB:",
         "",
         "| model, command | --dtype | prompt, tokens | file | cache | peak | of it no mapped file"
         " | bound | peak of bound |",
@@ -174,7 +176,9 @@ def rewrite(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("models", type=pathlib.Path, nargs="+")
+    parser.add_argument("models", type=pathlib.Path, nargs="*")
+    parser.add_argument("--results", type=pathlib.Path, nargs="+", metavar="FILE", default=[],
+                        help="what earlier runs printed with --json")
     parser.add_argument("--octet", default="build/octet")
     parser.add_argument("--document", type=pathlib.Path,
                         default=pathlib.Path("/usr/share/common-licenses/GPL-3"),
@@ -187,8 +191,12 @@ def main():
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE",
                         help="put the table between the markers of this document")
     options = parser.parse_args()
+    if bool(options.models) == bool(options.results):
+        parser.error("expected models or --results, and not both")
     results = []
     try:
+        for file in options.results:
+            results += [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         with tempfile.TemporaryDirectory() as folder:
             short = pathlib.Path(folder) / "short"
             short.write_text(SHORT_PROMPT, encoding="utf-8")
@@ -202,9 +210,9 @@ def main():
                             if options.json:
                                 print(json.dumps(result), flush=True)
         if not options.json:
-            print(table(results, options.kv_cache_dtype))
+            print(table(results))
         if options.write:
-            rewrite(options.write, table(results, options.kv_cache_dtype))
+            rewrite(options.write, table(results))
     except (BenchError, OSError) as error:
         print(f"bench_memory: {error}", file=sys.stderr)
         return 1
