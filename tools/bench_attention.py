@@ -34,6 +34,8 @@ MARKERS = {
 INT8_KEYS = ["--kv-cache-dtype", "int8:fp8"]
 BFLOAT16 = ["--kv-cache-dtype", "bfloat16"]
 SINGLE = ["--attention-accumulation", "single"]
+# One long context among short ones, from a single key on.
+MIXED_LENGTHS = "1,63,64,65,127,512,4096,8192,32768,131072"
 # head_dim, heads, batch, context, and what else the case needs; those that count most come first.
 CASES = [
     (128, "32/8", 8, 20480, []),
@@ -86,6 +88,20 @@ CASES = [
     (128, "8/8", 8, 131072, ["--v-mean", "0.5", *SINGLE]),
     (128, "8/8", 8, 131072, ["--v-mean", "0.5"]),
     (128, "32/8", 8, 20480, ["--kv-cache-scales", "unit"]),
+    (128, "32/8", 10, 131072, ["--lengths", MIXED_LENGTHS]),
+    (128, "32/8", 10, 131072, ["--lengths", MIXED_LENGTHS, *BFLOAT16]),
+    (128, "32/8", 32, 8192, INT8_KEYS),
+    (128, "32/8", 1, 32768, INT8_KEYS),
+    (128, "32/8", 1, 1024, INT8_KEYS),
+    (64, "64/8", 32, 8192, INT8_KEYS),
+    (256, "16/4", 1, 131072, INT8_KEYS),
+    (64, "64/8", 1, 1, []),
+    (64, "64/8", 1, 1, BFLOAT16),
+    (64, "64/8", 1, 1024, BFLOAT16),
+    (256, "16/4", 1, 1, []),
+    (256, "16/4", 1, 1, BFLOAT16),
+    (256, "16/4", 1, 1024, []),
+    (256, "16/4", 1, 1024, BFLOAT16),
 ]
 
 PREFILL_CASES = [
@@ -119,8 +135,9 @@ def run_cases(arguments):
     for head_dim, heads, batch, context, more in cases[:arguments.first]:
         command = [arguments.octet, "bench", "attention", "--phase", arguments.phase, "--json",
                    "--check",
-                   "--head-dim", str(head_dim), "--heads", heads, "--batch", str(batch),
-                   "--context", str(context), *more]
+                   "--head-dim", str(head_dim), "--heads", heads, *more]
+        if "--lengths" not in more:
+            command += ["--batch", str(batch), "--context", str(context)]
         if "--kv-cache-dtype" not in more:
             command += ["--kv-cache-dtype", "fp8"]
         if arguments.no_overlap:
@@ -135,6 +152,8 @@ def run_cases(arguments):
 
 def row_of_decode(report):
     case = f"{report['batch']} x {report['context']}"
+    if "lengths" in report:
+        case = ", ".join(map(str, report["lengths"]))
     if report["query_rows"] > 1:
         case += f", {report['query_rows']} query rows"
     if report["window"]:

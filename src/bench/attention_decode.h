@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kv/kv_policy.h"
 
@@ -12,8 +13,7 @@ struct AttentionDecodeBench {
   int head_dim = 128;
   int query_heads = 32;
   int kv_heads = 8;
-  int batch = 1;
-  int context = 1024;  // keys of every sequence, the query rows' own included
+  std::vector<int> lengths = {1024};  // keys of each sequence, the query rows' own included
   int query_rows = 1;
   int window = 0;             // 0: all keys
   double value_mean = 0;      // added to values of N(0, 1)

@@ -27,9 +27,15 @@ int rotations_for(double bytes_read, std::size_t l2_bytes) {
 }
 
 // Keys of a sequence that any of its query rows sees.
-int visible_keys(const AttentionDecodeBench& bench) {
-  return bench.window == 0 ? bench.context
-                           : std::min(bench.context, bench.window + bench.query_rows - 1);
+int visible_keys(const AttentionDecodeBench& bench, int length) {
+  return bench.window == 0 ? length : std::min(length, bench.window + bench.query_rows - 1);
+}
+
+// The sequences of as many caches.
+std::vector<int> repeated(const std::vector<int>& lengths, int times) {
+  std::vector<int> all;
+  for (int i = 0; i < times; ++i) all.insert(all.end(), lengths.begin(), lengths.end());
+  return all;
 }
 
 class Problem {
@@ -40,18 +46,18 @@ class Problem {
         policy_(policy),
         constants_(constants),
         rotations_(rotations_for(bytes_read(), device.l2_bytes)),
+        batch_(static_cast<int>(bench.lengths.size())),
         cache_({policy,
                 {bench.kv_heads, bench.head_dim, bench.window},
-                bench.batch * rotations_,
-                bench.context,
+                repeated(bench.lengths, rotations_),
                 static_cast<float>(bench.value_mean),
                 constants}),
         workspace_({bench.head_dim, bench.query_heads, bench.kv_heads, bench.query_rows,
                     bench.window, policy,
                     bench.single_level ? AttentionAccumulation::single_level
                                        : AttentionAccumulation::two_level},
-                   bench.batch),
-        lengths_(std::vector<std::int32_t>(static_cast<std::size_t>(bench.batch), bench.context)) {
+                   batch_),
+        lengths_(std::vector<std::int32_t>(bench.lengths.begin(), bench.lengths.end())) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal(0.0f, 1.0f);
     host_query_.resize(static_cast<std::size_t>(rows()) * row_elements());
@@ -69,16 +75,17 @@ class Problem {
 
   double bytes_read() const {
     const KvRunLayout run = make_run_layout(policy_, bench_.head_dim, KvTarget::sm90);
-    return static_cast<double>(visible_keys(bench_)) * bench_.batch * bench_.kv_heads *
-           static_cast<double>(run.bytes) / page_tokens;
+    double keys = 0;
+    for (const int length : bench_.lengths) keys += visible_keys(bench_, length);
+    return keys * bench_.kv_heads * static_cast<double>(run.bytes) / page_tokens;
   }
   int rotations() const { return rotations_; }
   int blocks() const { return workspace_.blocks(); }
   RandomCache& cache() { return cache_; }
-  int rows() const { return bench_.batch * bench_.query_rows; }
+  int rows() const { return batch_ * bench_.query_rows; }
   int row_elements() const { return bench_.query_heads * bench_.head_dim; }
 
-  void plan(cudaStream_t stream) { workspace_.plan(lengths_.data(), bench_.batch, stream); }
+  void plan(cudaStream_t stream) { workspace_.plan(lengths_.data(), batch_, stream); }
 
   void launch(int rotation, AttentionOutput type, cudaStream_t stream) {
     DecodeSm90Args args;
@@ -92,8 +99,8 @@ class Problem {
     args.soft_cap = static_cast<float>(bench_.soft_cap);
     args.sinks = bench_.sinks ? sinks_.data() : nullptr;
     args.layer = {cache_.layer(), cache_.key_scales(), cache_.value_scales()};
-    args.page_table = cache_.table() + static_cast<std::int64_t>(rotation) * bench_.batch *
-                                           cache_.pages_per_sequence();
+    args.page_table =
+        cache_.table() + static_cast<std::int64_t>(rotation) * batch_ * cache_.pages_per_sequence();
     args.page_table_stride = cache_.pages_per_sequence();
     args.overlap = bench_.overlap;
     decode_sm90(args, workspace_, stream);
@@ -124,6 +131,7 @@ class Problem {
   KvLayerPolicy policy_;
   KvLayerConstants constants_;
   int rotations_;
+  int batch_;
   RandomCache cache_;
   DecodeSm90Workspace workspace_;
   DeviceArray<std::int32_t> lengths_;
@@ -160,11 +168,12 @@ void Problem::attend(int rotation, int sequence, int kv_head, std::vector<double
   const int head_dim = bench_.head_dim;
   const int group = bench_.query_heads / bench_.kv_heads;
   const int queries = group * bench_.query_rows;
+  const int length = bench_.lengths[static_cast<std::size_t>(sequence)];
   const PageId* table =
       cache_.host_table().data() +
-      (static_cast<std::size_t>(rotation) * bench_.batch + sequence) * cache_.pages_per_sequence();
+      (static_cast<std::size_t>(rotation) * batch_ + sequence) * cache_.pages_per_sequence();
   std::vector<std::vector<double>> scores(queries);
-  for (auto& of_query : scores) of_query.assign(bench_.context, -HUGE_VAL);
+  for (auto& of_query : scores) of_query.assign(length, -HUGE_VAL);
   const auto place = [&](int q) {
     const int row = sequence * bench_.query_rows + q / group;
     return (static_cast<std::size_t>(row) * bench_.query_heads + kv_head * group + q % group) *
@@ -179,11 +188,11 @@ void Problem::attend(int rotation, int sequence, int kv_head, std::vector<double
     }
   };
   const auto sees = [&](int q, int key) {
-    const int end = bench_.context - (bench_.query_rows - 1 - q / group);
+    const int end = length - (bench_.query_rows - 1 - q / group);
     return key < end && (bench_.window == 0 || key >= end - bench_.window);
   };
-  const int first = bench_.context - visible_keys(bench_);
-  for (int key = first; key < bench_.context; ++key) {
+  const int first = length - visible_keys(bench_, length);
+  for (int key = first; key < length; ++key) {
     const std::byte* bytes = cache_.host_run(table[key / page_tokens], kv_head);
     const int token = key % page_tokens;
     load(bytes, policy_.key.dtype, run.key_order,
@@ -211,7 +220,7 @@ void Problem::attend(int rotation, int sequence, int kv_head, std::vector<double
       sums[q] = std::exp(sink - highest[q]);
     }
   }
-  for (int key = first; key < bench_.context; ++key) {
+  for (int key = first; key < length; ++key) {
     const std::byte* bytes = cache_.host_run(table[key / page_tokens], kv_head);
     const int token = key % page_tokens;
     load(bytes + run.value_offset, policy_.value.dtype, run.value_order,
@@ -233,7 +242,7 @@ std::vector<double> Problem::reference(int rotation) {
   std::vector<double> output(host_query_.size(), 0.0);
   cache_.host_run(0, 0);  // brings the arena here before the threads ask for it
   ThreadPool pool(0);
-  pool.parallel_for(static_cast<std::int64_t>(bench_.batch) * bench_.kv_heads,
+  pool.parallel_for(static_cast<std::int64_t>(batch_) * bench_.kv_heads,
                     [&](std::int64_t pair, int) {
                       attend(rotation, static_cast<int>(pair / bench_.kv_heads),
                              static_cast<int>(pair % bench_.kv_heads), &output);

@@ -46,13 +46,15 @@ __device__ std::uint32_t stored(KvDtype dtype, float x, bool past_end) {
   }
 }
 
-// One warp writes one token of one side: blockIdx.x is (logical page, KV head), each warp strides
-// over the page's tokens and both sides.
+// One warp writes one token of one side: blockIdx.x is (place in the table, KV head), each warp
+// strides over the page's tokens and both sides.
 __global__ void fill_kernel(const FillParameters p) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const std::int64_t logical = blockIdx.x / p.kv_heads;
   const int head = static_cast<int>(blockIdx.x % p.kv_heads);
   const int first_token = static_cast<int>(logical % p.pages_per_sequence) * page_tokens;
+  const int length = p.lengths[logical / p.pages_per_sequence];
+  if (first_token >= length) return;
   std::byte* run = p.arena + (static_cast<std::size_t>(p.table[logical]) * p.kv_heads +
                               static_cast<std::size_t>(head)) *
                                  p.run_bytes;
@@ -60,7 +62,7 @@ __global__ void fill_kernel(const FillParameters p) {
        item += blockDim.x / 32) {
     const bool is_value = item >= page_tokens;
     const int token = item % page_tokens;
-    const bool past_end = first_token + token >= p.context;
+    const bool past_end = first_token + token >= length;
     const std::uint64_t seed = ((logical * p.kv_heads + head) * 2 * page_tokens + item) * 512;
     const KvSidePolicy& side = is_value ? p.value : p.key;
     float largest = 0;
@@ -97,9 +99,9 @@ __global__ void fill_kernel(const FillParameters p) {
 
 }  // namespace
 
-void launch_random_cache_fill(const FillParameters& parameters, std::int64_t pages,
+void launch_random_cache_fill(const FillParameters& parameters, std::int64_t places,
                               cudaStream_t stream) {
-  fill_kernel<<<static_cast<unsigned>(pages * parameters.kv_heads), 256, 0, stream>>>(parameters);
+  fill_kernel<<<static_cast<unsigned>(places * parameters.kv_heads), 256, 0, stream>>>(parameters);
   check_cuda(cudaGetLastError(), "launch of the cache's filling");
 }
 

@@ -13,8 +13,7 @@ namespace octet {
 struct RandomCacheShape {
   KvLayerPolicy policy;
   KvLayerGeometry geometry;
-  int sequences = 0;  // all of the same length
-  int context = 0;
+  std::vector<int> lengths;  // keys of each sequence
   float value_mean = 0;
   KvLayerConstants constants = {};  // static scales, where the policy has them
 };
@@ -24,23 +23,25 @@ struct RandomCacheShape {
 KvPolicy random_cache_policy(const KvPolicyOptions& options, int kv_heads);
 
 // Keys and values of N(0, 1) with the policy's scales, in Hopper's order, in shuffled pages. (int8
-// keys are taken as rotated already, which changes no distribution.) Keys past the context are NaN
-// codes with NaN scales.
+// keys are taken as rotated already, which changes no distribution.) Keys past a sequence's length
+// are NaN codes with NaN scales.
 class RandomCache {
  public:
   // Throws Error{unsupported} for formats other than e4m3, int8 and bfloat16.
   explicit RandomCache(const RandomCacheShape& shape);
 
-  KvLayerView layer() const;  // device pointers
-  int pages_per_sequence() const { return pages_per_sequence_; }
+  KvLayerView layer() const;                                      // device pointers
+  int pages_per_sequence() const { return pages_per_sequence_; }  // of the longest
   std::int64_t pages() const { return pages_; }
   std::size_t bytes() const { return arena_.bytes(); }
-  // [sequences][pages_per_sequence], on the device and here.
+  // [sequences][pages_per_sequence], on the device and here; past a sequence's pages, no page.
   const PageId* table() const { return table_.data(); }
   // Static scales on the device, [kv_heads]; null where the policy has none.
   const float* key_scales() const { return scales_or_null(key_scales_); }
   const float* value_scales() const { return scales_or_null(value_scales_); }
   const std::vector<PageId>& host_table() const { return host_table_; }
+  // [pages], on the device: those of the table in its order, one behind the other.
+  const PageId* pages_in_order() const { return pages_in_order_.data(); }
   // The run of a page and KV head, copied from the device's arena once and then kept.
   const std::byte* host_run(PageId page, int kv_head);
 
@@ -56,6 +57,7 @@ class RandomCache {
   std::vector<std::byte> host_arena_;
   std::vector<PageId> host_table_;
   DeviceArray<PageId> table_;
+  DeviceArray<PageId> pages_in_order_;
   DeviceArray<float> key_scales_;
   DeviceArray<float> value_scales_;
 };

@@ -44,24 +44,37 @@ RandomCache::RandomCache(const RandomCacheShape& shape) : shape_(shape) {
   group_.run = make_run_layout(shape.policy, shape.geometry.head_dim, KvTarget::sm90);
   group_.layer_bytes = group_.run.bytes * static_cast<std::size_t>(shape.geometry.kv_heads);
   group_.page_bytes = group_.layer_bytes;
-  pages_per_sequence_ = (shape.context + page_tokens - 1) / page_tokens;
-  pages_ = static_cast<std::int64_t>(shape.sequences) * pages_per_sequence_;
+  for (const int length : shape.lengths) {
+    const int own = (length + page_tokens - 1) / page_tokens;
+    pages_ += own;
+    pages_per_sequence_ = std::max(pages_per_sequence_, own);
+  }
   arena_ = DeviceArray<std::byte>(static_cast<std::size_t>(pages_) * group_.page_bytes);
   arena_.fill_bytes(0);
-  host_table_.resize(static_cast<std::size_t>(pages_));
-  std::iota(host_table_.begin(), host_table_.end(), PageId{0});
+  std::vector<PageId> places(static_cast<std::size_t>(pages_));
+  std::iota(places.begin(), places.end(), PageId{0});
   std::mt19937 random(7);
-  std::shuffle(host_table_.begin(), host_table_.end(), random);
+  std::shuffle(places.begin(), places.end(), random);
+  pages_in_order_ = DeviceArray<PageId>(places);
+  const auto stride = static_cast<std::size_t>(pages_per_sequence_);
+  host_table_.assign(shape.lengths.size() * stride, no_page);
+  auto next = places.begin();
+  for (std::size_t i = 0; i < shape.lengths.size(); ++i) {
+    const int own = (shape.lengths[i] + page_tokens - 1) / page_tokens;
+    std::copy_n(next, own, host_table_.begin() + static_cast<std::ptrdiff_t>(i * stride));
+    next += own;
+  }
   table_ = DeviceArray<PageId>(host_table_);
 
   const KvRunLayout& run = group_.run;
+  const DeviceArray<int> lengths(shape.lengths);
   const FillParameters parameters = {
       arena_.data(),           table_.data(),           run.bytes,           run.value_offset,
       run.key_scale_offset,    run.value_scale_offset,  run.key_order,       run.value_order,
       shape.policy.key,        shape.policy.value,      key_scales(),        value_scales(),
-      shape.geometry.head_dim, shape.geometry.kv_heads, pages_per_sequence_, shape.context,
+      shape.geometry.head_dim, shape.geometry.kv_heads, pages_per_sequence_, lengths.data(),
       shape.value_mean};
-  launch_random_cache_fill(parameters, pages_, nullptr);
+  launch_random_cache_fill(parameters, static_cast<std::int64_t>(host_table_.size()), nullptr);
   check_cuda(cudaDeviceSynchronize(), "filling the cache");
 }
 

@@ -24,12 +24,12 @@ struct FillParameters {
   const float* value_scales;
   int head_dim;
   int kv_heads;
-  int pages_per_sequence;
-  int context;
+  int pages_per_sequence;  // places of a sequence in the table
+  const int* lengths;      // keys of each sequence
   float value_mean;
 };
-// `pages` logical pages, in the order of the table.
-void launch_random_cache_fill(const FillParameters& parameters, std::int64_t pages,
+// For all `places` of the table; those past a sequence's pages are left out.
+void launch_random_cache_fill(const FillParameters& parameters, std::int64_t places,
                               cudaStream_t stream);
 
 }  // namespace octet

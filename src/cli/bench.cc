@@ -1,14 +1,18 @@
 // octet bench: how fast a part of octet is on this machine.
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "bench/attention_decode.h"
 #include "bench/attention_prefill.h"
 #include "cli/commands.h"
+#include "cli/lists.h"
 #include "core/error.h"
 #include "core/json.h"
 
@@ -18,10 +22,15 @@ namespace {
 
 // 2^22 rows of 128 heads of 256 elements are 256 GiB: more than any GPU holds.
 constexpr std::int64_t most_prefill_rows = std::int64_t{1} << 22;
+constexpr int most_sequences = 4096;
+constexpr int most_keys = 1 << 22;
 
 struct AttentionFlags {
   std::string phase = "decode";
   std::string heads = "32/8";
+  int batch = 1;
+  int context = 1024;
+  std::string lengths;  // in place of these two
   AttentionDecodeBench bench;
   int chunk = 0;  // of a prefill; 0: the whole context
   std::string accumulation = "two-level";
@@ -41,6 +50,11 @@ void parse_heads(const std::string& text, AttentionDecodeBench* bench) {
   }
 }
 
+bool same_length(const std::vector<int>& lengths) {
+  return std::all_of(lengths.begin(), lengths.end(),
+                     [&](int length) { return length == lengths.front(); });
+}
+
 Json as_json(const AttentionDecodeBench& bench, const AttentionDecodeReport& report) {
   Json object;
   object["phase"] = "decode";
@@ -48,8 +62,9 @@ Json as_json(const AttentionDecodeBench& bench, const AttentionDecodeReport& rep
   object["head_dim"] = bench.head_dim;
   object["query_heads"] = bench.query_heads;
   object["kv_heads"] = bench.kv_heads;
-  object["batch"] = bench.batch;
-  object["context"] = bench.context;
+  object["batch"] = bench.lengths.size();
+  object["context"] = *std::max_element(bench.lengths.begin(), bench.lengths.end());
+  if (!same_length(bench.lengths)) object["lengths"] = bench.lengths;
   object["query_rows"] = bench.query_rows;
   object["window"] = bench.window;
   object["value_mean"] = bench.value_mean;
@@ -76,13 +91,15 @@ Json as_json(const AttentionDecodeBench& bench, const AttentionDecodeReport& rep
 }
 
 std::string as_text(const AttentionDecodeBench& bench, const AttentionDecodeReport& report) {
+  const std::string keys = same_length(bench.lengths)
+                               ? fmt::format("{} x {}", bench.lengths.size(), bench.lengths.front())
+                               : fmt::format("{}", fmt::join(bench.lengths, ", "));
   std::string text = fmt::format(
-      "decode, head_dim {}, {}/{} heads, {} x {} keys, {} cache, {} scales, on {}\n"
+      "decode, head_dim {}, {}/{} heads, {} keys, {} cache, {} scales, on {}\n"
       "time            {:.2f} us (fastest sample {:.2f})\n"
       "read            {:.3f} TB/s, {:.1f} % of the {:.3f} TB/s of reading the same pages\n",
-      bench.head_dim, bench.query_heads, bench.kv_heads, bench.batch, bench.context, report.cache,
-      report.scales, report.device, report.microseconds, report.fastest_microseconds,
-      report.terabytes_per_second,
+      bench.head_dim, bench.query_heads, bench.kv_heads, keys, report.cache, report.scales,
+      report.device, report.microseconds, report.fastest_microseconds, report.terabytes_per_second,
       100 * report.terabytes_per_second / report.read_terabytes_per_second,
       report.read_terabytes_per_second);
   if (report.checked) {
@@ -146,24 +163,25 @@ void print_report(const Bench& bench, const Report& report, bool json) {
 }
 
 void run_decode(const AttentionDecodeBench& bench, bool json) {
-  if (bench.query_rows > bench.context) {
-    throw_bad_input("--query-rows {}: more than the --context of {}", bench.query_rows,
-                    bench.context);
+  const int shortest = *std::min_element(bench.lengths.begin(), bench.lengths.end());
+  if (bench.query_rows > shortest) {
+    throw_bad_input("--query-rows {}: more than the {} keys of a sequence", bench.query_rows,
+                    shortest);
   }
   print_report(bench, bench_attention_decode(bench), json);
 }
 
-void run_prefill(const AttentionDecodeBench& shared, int chunk, bool json) {
-  if (chunk > shared.context) {
-    throw_bad_input("--chunk {}: more than the --context of {}", chunk, shared.context);
+void run_prefill(const AttentionFlags& flags, const AttentionDecodeBench& shared) {
+  if (flags.chunk > flags.context) {
+    throw_bad_input("--chunk {}: more than the --context of {}", flags.chunk, flags.context);
   }
   AttentionPrefillBench bench;
   bench.head_dim = shared.head_dim;
   bench.query_heads = shared.query_heads;
   bench.kv_heads = shared.kv_heads;
-  bench.batch = shared.batch;
-  bench.context = shared.context;
-  bench.chunk = chunk == 0 ? shared.context : chunk;
+  bench.batch = flags.batch;
+  bench.context = flags.context;
+  bench.chunk = flags.chunk == 0 ? flags.context : flags.chunk;
   bench.window = shared.window;
   bench.value_mean = shared.value_mean;
   bench.check = shared.check;
@@ -173,7 +191,7 @@ void run_prefill(const AttentionDecodeBench& shared, int chunk, bool json) {
     throw_bad_input("--batch {} and --chunk {}: {} query rows; expected at most {}", bench.batch,
                     bench.chunk, rows, most_prefill_rows);
   }
-  print_report(bench, bench_attention_prefill(bench), json);
+  print_report(bench, bench_attention_prefill(bench), flags.json);
 }
 
 // What only the other phase reads is refused, so that no flag is silently ignored.
@@ -183,19 +201,37 @@ void refuse_flag(const CLI::App& command, const std::string& flag, const std::st
   }
 }
 
+std::vector<int> lengths_of(const CLI::App& command, const AttentionFlags& flags) {
+  if (flags.lengths.empty()) {
+    return std::vector<int>(static_cast<std::size_t>(flags.batch), flags.context);
+  }
+  for (const char* flag : {"--batch", "--context"}) {
+    if (command.get_option(flag)->count() > 0) {
+      throw_bad_input("{} says nothing beside --lengths, which are of each sequence", flag);
+    }
+  }
+  std::vector<int> lengths = parse_numbers<int>("--lengths", flags.lengths, 1, most_keys);
+  if (lengths.size() > most_sequences) {
+    throw_bad_input("--lengths: {} sequences, expected at most {}", lengths.size(), most_sequences);
+  }
+  return lengths;
+}
+
 void run_attention(const CLI::App& command, const AttentionFlags& flags) {
   AttentionDecodeBench bench = flags.bench;
   parse_heads(flags.heads, &bench);
   if (flags.phase == "decode") {
     refuse_flag(command, "--chunk", flags.phase);
     bench.single_level = flags.accumulation == "single";
+    bench.lengths = lengths_of(command, flags);
     run_decode(bench, flags.json);
   } else if (flags.phase == "prefill") {
     refuse_flag(command, "--query-rows", flags.phase);
-    for (const char* flag : {"--no-overlap", "--sink", "--soft-cap", "--attention-accumulation"}) {
+    for (const char* flag :
+         {"--lengths", "--no-overlap", "--sink", "--soft-cap", "--attention-accumulation"}) {
       refuse_flag(command, flag, flags.phase);
     }
-    run_prefill(bench, flags.chunk, flags.json);
+    run_prefill(flags, bench);
   } else {
     throw_unsupported("--phase {}: expected decode or prefill", flags.phase);
   }
@@ -220,12 +256,14 @@ void add_bench(CLI::App& program, CommandAction* run) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--heads", flags->heads, "Query heads/KV heads")->capture_default_str();
-  command->add_option("--batch", options.batch, "Sequences")
-      ->check(CLI::Range(1, 4096))
+  command->add_option("--batch", flags->batch, "Sequences")
+      ->check(CLI::Range(1, most_sequences))
       ->capture_default_str();
-  command->add_option("--context", options.context, "Keys of every sequence")
-      ->check(CLI::Range(1, 1 << 22))
+  command->add_option("--context", flags->context, "Keys of every sequence")
+      ->check(CLI::Range(1, most_keys))
       ->capture_default_str();
+  command->add_option("--lengths", flags->lengths,
+                      "Keys of each sequence, separated by commas, in place of these two");
   command->add_option("--query-rows", options.query_rows, "Query rows of every sequence")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

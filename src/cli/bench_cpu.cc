@@ -1,6 +1,5 @@
 // octet bench cpu: a model's speed and attention's on this machine's CPU, beside what the machine
 // can do at most.
-#include <charconv>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "bench/cpu_machine.h"
 #include "bench/cpu_model.h"
 #include "cli/commands.h"
+#include "cli/lists.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -22,6 +22,8 @@
 namespace octet {
 
 namespace {
+
+constexpr std::int64_t most_depth = std::int64_t{1} << 30;
 
 struct BenchCpuFlags {
   std::string model;
@@ -57,31 +59,6 @@ struct Report {
   std::vector<CpuAttentionFigure> attention;
 };
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> parts(1);
-  for (const char c : list) {
-    if (c == ',') {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
-std::vector<std::int64_t> parse_depths(const std::string& list) {
-  std::vector<std::int64_t> depths;
-  for (const std::string& part : split(list)) {
-    std::int64_t depth = 0;
-    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), depth);
-    if (error != std::errc() || stop != part.data() + part.size() || depth < 0) {
-      throw_bad_input("--depths {}: expected numbers of tokens, as in 0,4096", list);
-    }
-    depths.push_back(depth);
-  }
-  return depths;
-}
-
 // One line that the next replaces, where standard error is a terminal.
 void say(const std::string& what) {
   if (isatty(STDERR_FILENO) != 0) std::cerr << "\r\033[K" << what << std::flush;
@@ -89,7 +66,7 @@ void say(const std::string& what) {
 
 std::vector<KvPolicyOptions> parse_caches(const std::string& list) {
   std::vector<KvPolicyOptions> caches;
-  for (const std::string& cache : split(list)) {
+  for (const std::string& cache : split_list(list)) {
     caches.push_back({.dtype = cache});
     check_kv_policy_options(caches.back());  // refuses before anything is measured
   }
@@ -116,7 +93,7 @@ void measure_matrices(const OpContext& context, Report* report) {
 void measure_attention(const BenchCpuFlags& flags, const OpContext& context, Report* report) {
   for (const CpuAttentionShape& shape : attention_shapes) {
     for (const std::int64_t rows : {std::int64_t{1}, flags.attention_rows}) {
-      for (const std::string& cache : split(flags.caches)) {
+      for (const std::string& cache : split_list(flags.caches)) {
         say(fmt::format("attention {} x {}/{}, {}", shape.head_dim, shape.query_heads,
                         shape.kv_heads, cache));
         report->attention.push_back(
@@ -220,7 +197,7 @@ std::string as_text(const Report& report) {
 }
 
 void run_bench_cpu(BenchCpuFlags flags) {
-  flags.bench.depths = parse_depths(flags.depths);
+  flags.bench.depths = parse_numbers<std::int64_t>("--depths", flags.depths, 0, most_depth);
   flags.bench.caches = parse_caches(flags.caches);
   if (flags.attention_rows > flags.attention_context) {
     throw_bad_input("--attention-rows {}: more than the --attention-context of {}",

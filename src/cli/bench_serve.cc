@@ -16,6 +16,7 @@
 #include "bench/serve_load.h"
 #include "bench/serve_report.h"
 #include "cli/commands.h"
+#include "cli/lists.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "core/error.h"
@@ -41,17 +42,6 @@ struct BenchServeFlags {
   std::string file;
   bool json = false;
 };
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t start = 0;
-  for (;;) {
-    const std::size_t comma = text.find(',', start);
-    parts.push_back(text.substr(start, comma - start));
-    if (comma == text.npos) return parts;
-    start = comma + 1;
-  }
-}
 
 double parse_number(const std::string& flag, const std::string& text, double low, double high) {
   double value = 0;
@@ -128,7 +118,7 @@ void check(BenchServeFlags* flags) {
     throw_bad_input("--random-range-ratio {}: expected a number from 0 to below 1",
                     flags->load.range_ratio);
   }
-  flags->report.metrics = split(flags->metrics);
+  flags->report.metrics = split_list(flags->metrics);
   for (const std::string& metric : flags->report.metrics) {
     if (metric != "ttft" && metric != "tpot" && metric != "itl" && metric != "e2el") {
       throw_bad_input("--percentile-metrics {}: expected some of ttft, tpot, itl, e2el",
@@ -136,7 +126,7 @@ void check(BenchServeFlags* flags) {
     }
   }
   flags->report.percentiles.clear();
-  for (const std::string& percent : split(flags->percentiles)) {
+  for (const std::string& percent : split_list(flags->percentiles)) {
     flags->report.percentiles.push_back(parse_number("--metric-percentiles", percent, 0, 100));
   }
   parse_goals(flags);

@@ -1,6 +1,5 @@
 // octet bench step: how long a model's steps take.
 #include <algorithm>
-#include <charconv>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "bench/step.h"
 #include "cli/commands.h"
+#include "cli/lists.h"
 #include "cli/options.h"
 #include "core/error.h"
 #include "core/json.h"
@@ -19,6 +19,8 @@
 namespace octet {
 
 namespace {
+
+constexpr std::int64_t most_context = std::int64_t{1} << 30;
 
 struct StepFlags {
   std::string model;
@@ -33,34 +35,10 @@ struct StepFlags {
   bool json = false;
 };
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t first = 0;
-  for (;;) {
-    const std::size_t comma = text.find(',', first);
-    parts.push_back(text.substr(first, comma - first));
-    if (comma == std::string::npos) return parts;
-    first = comma + 1;
-  }
-}
-
-std::vector<std::int64_t> parse_contexts(const std::string& text) {
-  std::vector<std::int64_t> contexts;
-  for (const std::string& part : split(text)) {
-    std::int64_t context = 0;
-    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), context);
-    if (error != std::errc() || stop != part.data() + part.size() || context < 2) {
-      throw_bad_input("--contexts {}: expected numbers of at least 2, separated by commas", text);
-    }
-    contexts.push_back(context);
-  }
-  return contexts;
-}
-
 // Means cost a subtraction and no time that could be measured, and random weights have none.
 std::vector<KvPolicyOptions> parse_caches(const StepFlags& flags) {
   std::vector<KvPolicyOptions> caches;
-  for (const std::string& dtype : split(flags.caches)) {
+  for (const std::string& dtype : split_list(flags.caches)) {
     KvPolicyOptions cache;
     cache.dtype = dtype;
     cache.scales = flags.scales;
@@ -203,7 +181,7 @@ void run_bench_step(StepFlags flags) {
   LoadOptions load;
   load.device = flags.machine.apply_to(&bench.engine);
   load.random_weights = parse_weight_dtype(flags);
-  bench.contexts = parse_contexts(flags.contexts);
+  bench.contexts = parse_numbers<std::int64_t>("--contexts", flags.contexts, 2, most_context);
   bench.caches = parse_caches(flags);
   bench.engine.limits.max_batched_tokens = flags.chunk;
   load.max_positions = *std::max_element(bench.contexts.begin(), bench.contexts.end());

@@ -1,6 +1,5 @@
 // octet eval needle: whether a model finds a number in a long text, by depth and length.
 #include <algorithm>
-#include <charconv>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/lists.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "core/error.h"
@@ -31,26 +31,6 @@ struct NeedleFlags {
   MachineFlags machine;
   bool json = false;
 };
-
-// Numbers of [least, most], separated by commas.
-template <typename T>
-std::vector<T> parse_numbers(const char* flag, const std::string& text, T least, T most) {
-  std::vector<T> numbers;
-  std::size_t first = 0;
-  for (std::size_t comma = 0; comma != std::string::npos; first = comma + 1) {
-    comma = text.find(',', first);
-    const std::string part = text.substr(first, comma - first);
-    T number{};
-    const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    if (error != std::errc() || stop != part.data() + part.size() || !(number >= least) ||
-        !(number <= most)) {
-      throw_bad_input("{} {}: expected numbers from {} to {}, separated by commas", flag, text,
-                      least, most);
-    }
-    numbers.push_back(number);
-  }
-  return numbers;
-}
 
 Json as_json(const std::vector<NeedleCell>& cells, const EngineCore& core,
              const NeedleFlags& flags) {

@@ -68,6 +68,12 @@ TEST_F(CliTest, BenchRefusesWhatItCannotMeasure) {
   expect_refused({"bench", "attention", "--phase", "training"}, "--phase training");
   expect_refused({"bench", "attention", "--query-rows", "9", "--context", "8"}, "--query-rows 9");
   expect_refused({"bench", "attention", "--context", "0"}, "--context");
+  expect_refused({"bench", "attention", "--lengths", "1,x"}, "--lengths '1,x'");
+  expect_refused({"bench", "attention", "--lengths", "1,"}, "--lengths '1,'");
+  expect_refused({"bench", "attention", "--lengths", "64,0"}, "--lengths '64,0'");
+  expect_refused({"bench", "attention", "--lengths", "64,1", "--batch", "2"}, "--batch");
+  expect_refused({"bench", "attention", "--lengths", "9,2", "--query-rows", "3"}, "--query-rows 3");
+  expect_refused({"bench", "attention", "--phase", "prefill", "--lengths", "9,2"}, "--lengths");
 }
 
 // Where no GPU can be had, for want of one or of a backend, it is told in one sentence.
@@ -125,7 +131,7 @@ TEST_F(CliTest, BenchStepRefusesWhatItCannotMeasure) {
     return more;
   };
   const std::string geometry = data_path("models/geometry/llama-3.1-8b");
-  expect_refused(step({tiny_llama, "--contexts", "8,x"}), "--contexts 8,x");
+  expect_refused(step({tiny_llama, "--contexts", "8,x"}), "--contexts '8,x'");
   expect_refused(step({tiny_llama, "--contexts", "100000000"}), "--contexts 100000000");
   expect_refused(step({tiny_llama, "--kv-cache-dtype", "fp8,int8,fp8"}), "fp8,int8,fp8");
   expect_refused(step({tiny_llama, "--weight-dtype", "fp8"}), "--random-weights");
@@ -188,8 +194,8 @@ TEST_F(CliTest, BenchCpuRefusesWhatItCannotMeasure) {
     more.insert(more.begin(), {"bench", "cpu", "--model", tiny_llama, "--no-attention"});
     return more;
   };
-  expect_refused(bench({"--depths", "0,x"}), "--depths 0,x");
-  expect_refused(bench({"--depths", "-1"}), "--depths -1");
+  expect_refused(bench({"--depths", "0,x"}), "--depths '0,x'");
+  expect_refused(bench({"--depths", "-1"}), "--depths '-1'");
   expect_refused(bench({"--depths", "100000000"}), "depth 100000000");
   expect_refused(bench({"--depths", "0", "--kv-cache-dtype", "fp8,fp7"}), "fp7");
   expect_refused(bench({"--rounds", "0"}), "--rounds");

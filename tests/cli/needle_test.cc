@@ -60,12 +60,12 @@ TEST_F(NeedleCliTest, ReportsByLengthAndDepth) {
 
 TEST_F(NeedleCliTest, RefusesByName) {
   expect_refused({}, "--lengths");
-  expect_refused({"--lengths", "512,"}, "--lengths 512,");
-  expect_refused({"--lengths", "0"}, "--lengths 0");
+  expect_refused({"--lengths", "512,"}, "--lengths '512,'");
+  expect_refused({"--lengths", "0"}, "--lengths '0'");
   expect_refused({"--lengths", "8192"}, "--lengths 8192");
   expect_refused({"--lengths", "70"}, "--lengths 70");
-  expect_refused({"--lengths", "512", "--depths", "0,101"}, "--depths 0,101");
-  expect_refused({"--lengths", "512", "--depths", "nan"}, "--depths nan");
+  expect_refused({"--lengths", "512", "--depths", "0,101"}, "--depths '0,101'");
+  expect_refused({"--lengths", "512", "--depths", "nan"}, "--depths 'nan'");
   expect_refused({"--lengths", "512", "--samples", "451"}, "--samples");
   expect_refused({"--lengths", "512", "--prefill-chunk", "100"}, "--prefill-chunk 100");
   expect_refused({"--lengths", "512", "--attention-accumulation", "single"},

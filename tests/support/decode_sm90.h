@@ -232,6 +232,7 @@ class DecodeSm90 : public ::testing::Test {
     const KvLayerView layer = cache_->layer();
     const KvRunLayout& run = layer.group->run;
     const auto width = static_cast<std::size_t>(problem_.head_dim);
+    const auto heads = static_cast<std::size_t>(problem_.query_heads);
     const int group = problem_.query_heads / problem_.kv_heads;
     const int queries = group * problem_.query_rows;
     const auto place = [&](int q) {
@@ -280,11 +281,12 @@ class DecodeSm90 : public ::testing::Test {
       load(key, false);
       for (int q = 0; q < queries; ++q) {
         if (!sees(q, key)) continue;
-        double score = 0;
+        double score = means_.empty() ? 0.0 : means_[place(q) / width];
         const float* query = stored_query_.data() + place(q);
         for (std::size_t i = 0; i < width; ++i) score += element[i] * query[i];
-        scores[static_cast<std::size_t>(q)][static_cast<std::size_t>(key)] =
-            score * softmax_scale();
+        score *= softmax_scale();
+        if (scores_.soft_cap > 0) score = scores_.soft_cap * std::tanh(score / scores_.soft_cap);
+        scores[static_cast<std::size_t>(q)][static_cast<std::size_t>(key)] = score;
       }
     }
     std::vector<double> highest;
@@ -292,6 +294,11 @@ class DecodeSm90 : public ::testing::Test {
       highest.push_back(*std::max_element(of_query.begin(), of_query.end()));
     }
     std::vector<double> sums(scores.size(), 0.0);
+    for (std::size_t q = 0; q < scores.size() && !sinks_.empty(); ++q) {
+      const double sink = sinks_[place(static_cast<int>(q)) / width % heads];
+      highest[q] = std::max(highest[q], sink);
+      sums[q] = std::exp(sink - highest[q]);
+    }
     for (int q = 0; q < queries; ++q) std::fill_n(output->data() + place(q), width, 0.0);
     for (int key = first; key < length; ++key) {
       load(key, true);
@@ -356,6 +363,8 @@ class DecodeSm90 : public ::testing::Test {
   std::vector<float> query_;         // as attention() takes it
   std::vector<float> stored_query_;  // as the kernel does
   DecodeSm90Args scores_;            // soft cap, sinks and means of a problem that has them
+  std::vector<float> sinks_;         // as scores_ has them
+  std::vector<float> means_;
   DeviceArray<float> key_scales_;
   DeviceArray<float> value_scales_;
   int stride_ = 0;

@@ -38,71 +38,93 @@ TEST_F(DecodeSm90, StaticScales) {
   }
 }
 
-// Sinks, soft caps and key means, against a sum written out here; formats whose stored numbers are
-// known without reading them.
+// Sinks, soft caps and key means. Where stored numbers are known without reading them, against a
+// sum written out here, to which the fixture's own is held too; int8 keys against the fixture's.
 class DecodeSm90Scores : public DecodeSm90 {
  protected:
+  static constexpr int head_dim = 64;
+  static constexpr int heads = 6;  // of two KV heads
+
   static float stored(const std::string& dtype, float x) {
     return dtype == "fp8" ? float8_e4m3_to_float(float_to_float8_e4m3(x)) : round_to_bfloat16(x);
+  }
+
+  const float* mean_of(int head) const {
+    return problem_.constants.key_mean.data() + head / 3 * head_dim;
+  }
+
+  std::vector<double> sum_written_out() const {
+    constexpr std::size_t width = head_dim;
+    const bool has_means = !means_.empty();
+    std::vector<double> expected(query_.size(), 0.0);
+    for (int head = 0; head < heads; ++head) {
+      const auto of_head = static_cast<std::size_t>(head);
+      const std::size_t at = of_head * width;
+      double sum = sinks_.empty() ? 0.0 : std::exp(double{sinks_[of_head]});
+      for (std::size_t key = 0; key < static_cast<std::size_t>(problem_.lengths[0]); ++key) {
+        const std::size_t from = (key * 2 + of_head / 3) * width;
+        double score = has_means ? means_[of_head] : 0.0;
+        for (std::size_t i = 0; i < width; ++i) {
+          const float centred = has_means ? key_[from + i] - mean_of(head)[i] : key_[from + i];
+          score += double{query_[at + i]} * stored(problem_.dtype, centred);
+        }
+        score *= softmax_scale();
+        if (scores_.soft_cap > 0) score = scores_.soft_cap * std::tanh(score / scores_.soft_cap);
+        const double weight = std::exp(score);
+        sum += weight;
+        for (std::size_t i = 0; i < width; ++i) {
+          expected[at + i] += weight * stored(problem_.dtype, value_[from + i]);
+        }
+      }
+      for (std::size_t i = 0; i < width; ++i) expected[at + i] /= sum;
+    }
+    return expected;
   }
 
   void expect_close_scores(const std::string& dtype, std::int32_t length, float soft_cap,
                            bool has_sinks, bool has_means) {
     SCOPED_TRACE(testing::Message() << dtype << ", " << length << " keys, cap " << soft_cap
                                     << ", sinks " << has_sinks << ", means " << has_means);
-    constexpr int head_dim = 64;
-    constexpr std::size_t width = head_dim;
-    constexpr std::size_t heads = 6;
     DecodeProblem problem{.head_dim = head_dim,
                           .query_heads = heads,
                           .dtype = dtype,
-                          .scales = dtype == "fp8" ? "unit" : "auto",
+                          .scales = dtype == "fp8"        ? "unit"
+                                    : dtype == "bfloat16" ? "auto"
+                                                          : "dynamic",
                           .lengths = {length}};
-    if (has_means) problem.constants.key_mean = random_floats(2 * width, 9, 2.0f);
+    if (has_means) problem.constants.key_mean = random_floats(2 * head_dim, 9, 2.0f);
     make(problem);
-    const std::vector<float> sinks = random_floats(heads, 4, 2.0f);
-    std::vector<float> means(heads, 0.0f);
-    std::vector<double> expected(query_.size(), 0.0);
-    for (std::size_t head = 0; head < heads; ++head) {
-      const std::size_t at = head * width;
-      const float* mean =
-          has_means ? problem.constants.key_mean.data() + head / 3 * width : nullptr;
+    sinks_.clear();
+    if (has_sinks) sinks_ = random_floats(heads, 4, 2.0f);
+    means_.clear();
+    for (int head = 0; head < heads && has_means; ++head) {
       double of_mean = 0;
-      for (std::size_t i = 0; i < width && has_means; ++i)
-        of_mean += double{query_[at + i]} * mean[i];
-      means[head] = static_cast<float>(of_mean);
-      double sum = has_sinks ? std::exp(double{sinks[head]}) : 0.0;
-      for (std::int32_t key = 0; key < length; ++key) {
-        const std::size_t from = (static_cast<std::size_t>(key) * 2 + head / 3) * width;
-        double score = of_mean;
-        for (std::size_t i = 0; i < width; ++i) {
-          score += double{query_[at + i]} *
-                   stored(dtype, has_means ? key_[from + i] - mean[i] : key_[from + i]);
-        }
-        score *= softmax_scale();
-        if (soft_cap > 0) score = soft_cap * std::tanh(score / soft_cap);
-        const double weight = std::exp(score);
-        sum += weight;
-        for (std::size_t i = 0; i < width; ++i) {
-          expected[at + i] += weight * stored(dtype, value_[from + i]);
-        }
+      for (int i = 0; i < head_dim; ++i) {
+        of_mean += double{query_[static_cast<std::size_t>(head * head_dim + i)]} * mean_of(head)[i];
       }
-      for (std::size_t i = 0; i < width; ++i) expected[at + i] /= sum;
+      means_.push_back(static_cast<float>(of_mean));
     }
-    const DeviceArray<float> device_sinks(sinks);
-    const DeviceArray<float> device_means(means);
+    const DeviceArray<float> device_sinks(sinks_);
+    const DeviceArray<float> device_means(means_);
     scores_ = {};
     scores_.soft_cap = soft_cap;
     if (has_sinks) scores_.sinks = device_sinks.data();
     if (has_means) scores_.query_means = device_means.data();
     DecodeSm90Workspace workspace(shape(), 1);
-    EXPECT_LE(worst_error(run(workspace), expected), bound);
+    const std::vector<float> output = run(workspace);
+    const std::vector<double> wanted = reference();
+    EXPECT_LE(worst_error(output, wanted), bound);
+    if (dtype != "int8:fp8") {
+      const std::vector<double> expected = sum_written_out();
+      EXPECT_LE(worst_error(output, expected), bound);
+      EXPECT_LE(worst_error(std::vector<float>(wanted.begin(), wanted.end()), expected), 1e-6);
+    }
     scores_ = {};
   }
 };
 
 TEST_F(DecodeSm90Scores, SinksAndSoftCapsWithAndWithoutMeans) {
-  for (const char* dtype : {"fp8", "bfloat16"}) {
+  for (const char* dtype : {"fp8", "bfloat16", "int8:fp8"}) {
     // One turn of one block; several blocks' parts.
     for (const std::int32_t length : {50, 9000}) {
       for (const float soft_cap : {0.0f, 3.0f, 50.0f}) {
