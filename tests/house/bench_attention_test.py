@@ -35,29 +35,33 @@ FAKE_OCTET = """\
 
 
 class Runs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            calls = folder / "calls"
+            octet = folder / "octet"
+            octet.write_text(textwrap.dedent(FAKE_OCTET).format(python=sys.executable,
+                                                                calls=str(calls)))
+            octet.chmod(0o755)
+            cls.done = subprocess.run(
+                [sys.executable, "-B", ROOT / "tools" / "bench_attention.py", "run", "--octet", octet,
+                 "--output", folder / "out.jsonl"], capture_output=True, text=True, check=False)
+            cls.calls = [json.loads(line) for line in calls.read_text().splitlines()]
+            cls.reports = (folder / "out.jsonl").read_text().splitlines()
+
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        calls = self.folder / "calls"
-        octet = self.folder / "octet"
-        octet.write_text(textwrap.dedent(FAKE_OCTET).format(python=sys.executable, calls=str(calls)))
-        octet.chmod(0o755)
-        done = subprocess.run(
-            [sys.executable, "-B", ROOT / "tools" / "bench_attention.py", "run", "--octet", octet,
-             "--output", self.folder / "out.jsonl"], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.printed = done.stdout
-        self.calls = [json.loads(line) for line in calls.read_text().splitlines()]
+        self.assertEqual(self.done.returncode, 0, self.done.stderr)
 
     def test_rows_say_what_was_measured(self):
         self.assertIn("| 128, 32/8 | 8 x 20480 | fp8:fp8 | dynamic | 83.4 | 4.09 | 92 % | 5.6e-04 "
-                      "| 1.8e-03 |", self.printed)
+                      "| 1.8e-03 |", self.done.stdout)
         mixed = bench_attention.MIXED_LENGTHS.replace(",", ", ")
-        self.assertIn(f"| 128, 32/8 | {mixed} | fp8:fp8 |", self.printed)
+        self.assertIn(f"| 128, 32/8 | {mixed} | fp8:fp8 |", self.done.stdout)
 
     def test_cases_are_of_one_length_or_of_lengths(self):
         self.assertEqual(len(self.calls), len(bench_attention.CASES))
+        self.assertEqual(len(self.reports), len(bench_attention.CASES))
         for call in self.calls:
             self.assertIn("--check", call)
             self.assertEqual("--lengths" in call, "--context" not in call)
