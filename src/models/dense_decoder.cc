@@ -104,10 +104,16 @@ void DenseDecoder::grow_activations(std::int64_t rows) {
   grow(activations_.up, rows, config_.intermediate_size);
 }
 
+void DenseDecoder::extend_rope_tables(const ForwardBatch& batch) {
+  const std::int32_t last = *std::max_element(batch.positions.begin(), batch.positions.end());
+  for (RopeTable& table : rope_tables_) table.extend(std::int64_t{last} + 1);
+}
+
 void DenseDecoder::forward(const OpContext& context, const ForwardBatch& batch, float* logits) {
   const auto rows = static_cast<std::int64_t>(batch.tokens.size());
   if (rows == 0) return;
   grow_activations(rows);
+  extend_rope_tables(batch);
   embed(context, batch);
   for (int layer = 0; layer < config_.layers; ++layer) {
     attention_block(context, batch, layer);

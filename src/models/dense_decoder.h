@@ -59,7 +59,8 @@ std::unique_ptr<Model> make_dense_decoder(ModelConfig config, DenseWeights weigh
                                           std::shared_ptr<const void> storage,
                                           const LoadOptions& options);
 
-// cos and sin for each of ModelConfig::ropes, up to max_positions (0: what the model was made for).
+// cos and sin for each of ModelConfig::ropes, with room for max_positions (0: what the model was
+// made for), none of which are made yet.
 std::vector<RopeTable> make_rope_tables(const ModelConfig& config, std::int64_t max_positions);
 
 class DenseDecoder : public Model {
@@ -89,6 +90,7 @@ class DenseDecoder : public Model {
   std::int64_t query_width() const;
   std::int64_t kv_width() const;
   void grow_activations(std::int64_t rows);
+  void extend_rope_tables(const ForwardBatch& batch);
   void embed(const OpContext& context, const ForwardBatch& batch);
   // y = norm of x, whose [rows, width] are contiguous; y may be x.
   void apply_norm(const OpContext& context, const std::vector<float>& weight, const float* x,

@@ -64,7 +64,9 @@ DenseDecoderCuda::DenseDecoderCuda(ModelConfig config, DenseWeights weights,
   const CudaDeviceInfo device = cuda_device_info();
   multiprocessors_ = device.multiprocessors;
   architecture_ = device.architecture;
-  for (const RopeTable& table : make_rope_tables(config_, positions_)) {
+  std::vector<RopeTable> tables = make_rope_tables(config_, positions_);
+  for (RopeTable& table : tables) {
+    table.extend(positions_);
     const auto floats = static_cast<std::size_t>(table.positions() * table.pairs());
     Rope& rope = ropes_.emplace_back();
     rope.cosines = DeviceArray<float>(floats);

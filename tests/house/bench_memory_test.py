@@ -12,6 +12,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OCTET = pathlib.Path(os.environ.get("OCTET_BINARY", ROOT / "build" / "octet"))
 MODEL = ROOT / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+GEMMA = ROOT / "models" / "gemma-3-270m.Q4_K_M.gguf"
 TOOL = ROOT / "tools" / "bench_memory.py"
 MB = 1_000_000
 
@@ -68,6 +69,13 @@ class BenchMemoryTest(unittest.TestCase):
             self.assertLess(result["anonymous_bytes"] - result["cache_bytes"], 60 * MB + slack, result)
         if slack == 0:
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_long_context_that_nobody_uses_takes_nothing(self):
+        # 32,768 positions, whose cosines and sines would be 67 MB; the vocabulary of 262,144 takes 50.
+        done = self.run_tool(OCTET, GEMMA, "--json", "--commands", "serve", "--dtypes", "auto")
+        slack = 4000 * MB if "OCTET_SANITIZE" in os.environ else 0
+        result = json.loads(done.stdout)
+        self.assertLess(result["anonymous_bytes"] - result["cache_bytes"], 90 * MB + slack, result)
 
     def test_more_than_the_bound_is_told(self):
         # 1.3 x 10 MB, 5 MB of cache and 200 MB.

@@ -35,18 +35,25 @@ enum class RopePairing {
   interleaved,  // (2 i, 2 i + 1): the llama architecture's rows in GGUF files
 };
 
-// Cosines and sines of positions [0, max_positions), computed in double and rounded to float32.
+// Cosines and sines of positions [0, positions()), computed in double and rounded to float32.
 class RopeTable {
  public:
-  RopeTable(const RopeFrequencies& frequencies, std::int64_t max_positions);
+  // With room for max_positions, none of which are made yet: what no text reaches takes no memory
+  // (two tables of 131,072 positions of 128 pairs are 268 MB).
+  RopeTable(RopeFrequencies frequencies, std::int64_t max_positions);
+  // Makes positions up to `end`, and up to 63 more, but none beyond max_positions. What is there
+  // stays where it is.
+  void extend(std::int64_t end);
   int pairs() const { return pairs_; }
   std::int64_t positions() const { return positions_; }
   const float* cosines(std::int64_t position) const { return &cosines_[position * pairs_]; }
   const float* sines(std::int64_t position) const { return &sines_[position * pairs_]; }
 
  private:
+  RopeFrequencies frequencies_;
   int pairs_;
-  std::int64_t positions_;
+  std::int64_t max_positions_;
+  std::int64_t positions_ = 0;
   std::vector<float> cosines_;
   std::vector<float> sines_;
 };

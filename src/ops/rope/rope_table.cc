@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include "core/error.h"
 #include "ops/rope/rope.h"
@@ -63,12 +65,14 @@ RopeFrequencies rope_frequencies(double theta, int rotary_dim,
   return frequencies;
 }
 
-RopeTable::RopeTable(const RopeFrequencies& frequencies, std::int64_t max_positions)
-    : pairs_(static_cast<int>(frequencies.inverse.size())), positions_(max_positions) {
+RopeTable::RopeTable(RopeFrequencies frequencies, std::int64_t max_positions)
+    : frequencies_(std::move(frequencies)),
+      pairs_(static_cast<int>(frequencies_.inverse.size())),
+      max_positions_(max_positions) {
   if (max_positions < 0 || max_positions > std::numeric_limits<std::int32_t>::max()) {
     throw_error(ErrorKind::internal, "rope: a table of {} positions was asked for", max_positions);
   }
-  const std::size_t count = static_cast<std::size_t>(max_positions) * frequencies.inverse.size();
+  const std::size_t count = static_cast<std::size_t>(max_positions) * frequencies_.inverse.size();
   try {
     cosines_.reserve(count);
     sines_.reserve(count);
@@ -76,9 +80,15 @@ RopeTable::RopeTable(const RopeFrequencies& frequencies, std::int64_t max_positi
     throw_error(ErrorKind::out_of_memory, "rope: no memory for a table of {} positions",
                 max_positions);
   }
-  for (std::int64_t position = 0; position < max_positions; ++position) {
-    for (const double inverse : frequencies.inverse) {
-      const double angle = static_cast<double>(position) * inverse;
+}
+
+void RopeTable::extend(std::int64_t end) {
+  // A page's positions at once, so that a step of decoding seldom makes any.
+  constexpr std::int64_t step = 64;
+  end = std::min((std::min(end, max_positions_) + step - 1) / step * step, max_positions_);
+  for (; positions_ < end; ++positions_) {
+    for (const double inverse : frequencies_.inverse) {
+      const double angle = static_cast<double>(positions_) * inverse;
       cosines_.push_back(static_cast<float>(std::cos(angle)));
       sines_.push_back(static_cast<float>(std::sin(angle)));
     }

@@ -60,6 +60,7 @@ class CacheWriteGpu : public ::testing::Test {
     if (problem.pairs > 0) {
       table_ =
           std::make_unique<RopeTable>(rope_frequencies(10000, 2 * problem.pairs, {}), positions);
+      table_->extend(positions);
     }
   }
 

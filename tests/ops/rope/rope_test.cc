@@ -75,7 +75,8 @@ TEST(RopeFrequencies, RefusesBrokenParameters) {
 }
 
 TEST(RopeTable, HoldsCosinesAndSinesOfFarPositions) {
-  const RopeTable table(rope_frequencies(10000.0, 64, std::nullopt), 131072);
+  RopeTable table(rope_frequencies(10000.0, 64, std::nullopt), 131072);
+  table.extend(131072);
   EXPECT_EQ(table.pairs(), 32);
   EXPECT_EQ(table.positions(), 131072);
   EXPECT_EQ(table.cosines(0)[7], 1.0f);
@@ -88,6 +89,34 @@ TEST(RopeTable, HoldsCosinesAndSinesOfFarPositions) {
   EXPECT_FLOAT_EQ(table.cosines(131071)[5], 0.466543783396f);
   EXPECT_FLOAT_EQ(table.sines(131071)[5], -0.884498105241f);
   EXPECT_THROW(RopeTable(rope_frequencies(10000.0, 64, std::nullopt), -1), Error);
+}
+
+TEST(RopeTable, MakesWhatIsAskedForAndItStaysInPlace) {
+  RopeTable table(rope_frequencies(10000.0, 4, std::nullopt), 200);
+  EXPECT_EQ(table.positions(), 0);
+  table.extend(1);
+  EXPECT_EQ(table.positions(), 64);
+  const float* cosines = table.cosines(3);
+  const float* sines = table.sines(3);
+  table.extend(64);
+  EXPECT_EQ(table.positions(), 64);
+  table.extend(65);
+  EXPECT_EQ(table.positions(), 128);
+  table.extend(10);
+  EXPECT_EQ(table.positions(), 128);
+  for (const std::int64_t beyond : {std::int64_t{200}, std::int64_t{1} << 40}) {
+    table.extend(beyond);
+    EXPECT_EQ(table.positions(), 200);
+  }
+  EXPECT_EQ(table.cosines(3), cosines);
+  EXPECT_EQ(table.sines(3), sines);
+  for (const int position : {0, 3, 63, 64, 127, 128, 199}) {
+    for (const int pair : {0, 1}) {
+      const double angle = position * std::pow(10000.0, -pair / 2.0);
+      EXPECT_FLOAT_EQ(table.cosines(position)[pair], static_cast<float>(std::cos(angle)));
+      EXPECT_FLOAT_EQ(table.sines(position)[pair], static_cast<float>(std::sin(angle)));
+    }
+  }
 }
 
 struct Layout {
@@ -103,6 +132,7 @@ struct Data {
         stride(std::int64_t{layout.heads} * layout.head_dim + 3),
         table(rope_frequencies(10000.0, layout.rotary_dim, std::nullopt), 300),
         x(random_floats(rows * stride, 9)) {
+    table.extend(300);
     for (std::int64_t row = 0; row < rows; ++row) {
       positions.push_back(static_cast<std::int32_t>((row * 37 + 299) % 300));
     }
@@ -173,7 +203,8 @@ TEST(Rope, RotatesEveryPair) {
 // A quarter turn by hand: base and position chosen so that the only angle is 1 radian.
 TEST(Rope, KnownValue) {
   for (const InstructionSet set : available_instruction_sets()) {
-    const RopeTable table(rope_frequencies(10000.0, 2, std::nullopt), 2);
+    RopeTable table(rope_frequencies(10000.0, 2, std::nullopt), 2);
+    table.extend(2);
     float x[2] = {1, 2};
     const std::int32_t position = 1;
     rope({nullptr, set}, {.x = x,
