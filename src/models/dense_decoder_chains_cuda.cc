@@ -37,6 +37,21 @@ bool DenseDecoderCuda::runs_chains(const StepInputs& inputs) const {
          inputs.sizes.rows == inputs.sizes.sequences;
 }
 
+bool DenseDecoderCuda::runs_chained_logits(const StepInputs& inputs) const {
+  return runs_chains(inputs) && inputs.wants_every_row && linear_chain_takes(weights_.output());
+}
+
+// Of every row, with the norm before.
+void DenseDecoderCuda::compute_chained_logits(const StepInputs& inputs) {
+  LinearChainStep step;
+  step.weight = &weights_.output();
+  step.input = ChainInput::normed_residual;
+  step.norm = weights_.output_norm();
+  step.output = ChainOutput::float32;
+  step.y = activations_.logits.data();
+  run_chain({&step, 1}, inputs.sizes.rows);
+}
+
 void DenseDecoderCuda::run_chain(std::span<const LinearChainStep> steps, std::int64_t rows) {
   LinearChainArgs args;
   args.steps = steps;

@@ -180,6 +180,7 @@ StepInputs DenseDecoderCuda::copy_inputs(CacheBindingCuda& cache, const ForwardB
   const auto first_prefill =
       std::find_if_not(batch.sequences.begin(), batch.sequences.end(), is_decode_row);
   inputs.decode_sequences = static_cast<int>(first_prefill - batch.sequences.begin());
+  inputs.wants_every_row = batch.logit_rows.size() == batch.tokens.size();
   inputs.settled = batch.decoding_sequences >= inputs.decode_sequences;
   return inputs;
 }
@@ -333,7 +334,8 @@ void DenseDecoderCuda::enqueue_layers(CacheBindingCuda& cache, const StepInputs&
 }
 
 // Norm and output matrix for the wanted rows alone.
-void DenseDecoderCuda::norm_logit_rows(const StepInputs& inputs) {
+void DenseDecoderCuda::prepare_logits(const StepInputs& inputs) {
+  if (inputs.sizes.logit_rows == 0 || runs_chained_logits(inputs)) return;
   RmsNormCudaArgs args;
   args.residual = activations_.residual.data();
   if (!runs_chains(inputs)) {
@@ -350,9 +352,14 @@ void DenseDecoderCuda::norm_logit_rows(const StepInputs& inputs) {
   seen("norm");
 }
 
-void DenseDecoderCuda::compute_logits(std::int64_t first, std::int64_t rows) {
-  multiply(weights_.output(), nullptr, activations_.sampled.data() + first * config_.hidden_size,
-           rows, activations_.logits.data(), LinearOutput::float32);
+void DenseDecoderCuda::compute_logits(const StepInputs& inputs, std::int64_t first,
+                                      std::int64_t rows) {
+  if (runs_chained_logits(inputs)) {
+    compute_chained_logits(inputs);
+  } else {
+    multiply(weights_.output(), nullptr, activations_.sampled.data() + first * config_.hidden_size,
+             rows, activations_.logits.data(), LinearOutput::float32);
+  }
   seen("logits", {&weights_.output()}, rows);
   if (config_.logit_soft_cap > 0.0f) {
     soft_cap_cuda(launch(), config_.logit_soft_cap, activations_.logits.data(),
@@ -384,10 +391,10 @@ void DenseDecoderCuda::forward(const OpContext& context, const ForwardBatch& bat
   plan_prefill(cache, batch, inputs);
   enqueue_layers(cache, inputs);
   cache.copy_counts(stream_.get());
-  if (sizes.logit_rows > 0) norm_logit_rows(inputs);
+  prepare_logits(inputs);
   for (std::int64_t first = 0; first < sizes.logit_rows; first += logit_rows_at_once_) {
     const std::int64_t rows = std::min<std::int64_t>(logit_rows_at_once_, sizes.logit_rows - first);
-    compute_logits(first, rows);
+    compute_logits(inputs, first, rows);
     const std::int64_t floats = rows * config_.vocabulary_size;
     check_cuda(cudaMemcpyAsync(logits + first * config_.vocabulary_size, activations_.logits.data(),
                                static_cast<std::size_t>(floats) * sizeof(float),
@@ -405,8 +412,8 @@ void DenseDecoderCuda::run_graph(CacheBindingCuda& cache, const StepInputs& inpu
                                  std::int64_t usable) {
   const auto enqueue = [&] {
     enqueue_layers(cache, inputs);
-    norm_logit_rows(inputs);
-    compute_logits(0, inputs.sizes.logit_rows);
+    prepare_logits(inputs);
+    compute_logits(inputs, 0, inputs.sizes.logit_rows);
     draw(inputs, usable);
   };
   DecodeGraph& decode = cache.graphs()[{inputs.sizes.sequences, usable}];
@@ -448,8 +455,8 @@ void DenseDecoderCuda::forward_and_draw(const OpContext& context, const ForwardB
   } else {
     enqueue_layers(cache, inputs);
     if (wanted > 0) {
-      norm_logit_rows(inputs);
-      compute_logits(0, wanted);
+      prepare_logits(inputs);
+      compute_logits(inputs, 0, wanted);
       draw(inputs, usable);
     }
   }

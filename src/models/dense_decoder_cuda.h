@@ -95,9 +95,10 @@ class DenseDecoderCuda final : public Model {
   void attention_block(CacheBindingCuda& cache, const StepInputs& inputs, int layer);
   void feed_forward_block(const StepInputs& inputs, int layer);
   void write_cache(CacheBindingCuda& cache, const StepInputs& inputs, int layer);
-  void norm_logit_rows(const StepInputs& inputs);
-  // Of logit rows [first, first + rows) of `sampled`.
-  void compute_logits(std::int64_t first, std::int64_t rows);
+  // What of the logits is the same for all rows.
+  void prepare_logits(const StepInputs& inputs);
+  // Of logit rows [first, first + rows).
+  void compute_logits(const StepInputs& inputs, std::int64_t first, std::int64_t rows);
   void draw(const StepInputs& inputs, std::int64_t usable);
   void run_graph(CacheBindingCuda& cache, const StepInputs& inputs, std::int64_t usable);
   void multiply(const DeviceMatrix& weight, const float* bias, const __nv_bfloat16* x,
@@ -109,6 +110,8 @@ class DenseDecoderCuda final : public Model {
   // Whether the matrices of this step's layers run as chains (ops/linear/linear_chain.h).
   bool runs_chains(const StepInputs& inputs) const;
   void enqueue_chained_layers(CacheBindingCuda& cache, const StepInputs& inputs);
+  bool runs_chained_logits(const StepInputs& inputs) const;
+  void compute_chained_logits(const StepInputs& inputs);
   void run_chain(std::span<const LinearChainStep> steps, std::int64_t rows);
 
   ModelConfig config_;

@@ -28,6 +28,8 @@ struct StepInputs {
   int decode_sequences = 0;  // the first; one row each
   // Whether their pages but for the row's own were filled by earlier steps.
   bool settled = false;
+  // Whether the logits of every row are wanted.
+  bool wants_every_row = false;
   const std::int32_t* tokens = nullptr;           // [rows], -1: padding
   const std::int32_t* positions = nullptr;        // [rows], -1: padding
   const std::int32_t* sequence_of_row = nullptr;  // [rows]

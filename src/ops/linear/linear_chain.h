@@ -76,9 +76,13 @@ class LinearChainWorkspace {
   unsigned long long* arrivals() const { return counters_.data(); }
   unsigned long long* tickets() const { return counters_.data() + counters_.size() / 2; }
 
+  // Of each step, how many tiles were claimed (linear_chain_parameters.h).
+  unsigned* claims() const { return claims_.data(); }
+
  private:
   int blocks_ = 0;
   DeviceArray<unsigned long long> counters_;
+  DeviceArray<unsigned> claims_;
 };
 
 // Every multiprocessor must come to hold one block: no launch that never ends may run beside it.

@@ -2,6 +2,8 @@
 
 namespace octet {
 
-ChainKernel chain_kernel_float8() { return make_chain_kernel<DataType::float8_e4m3>(); }
+ChainKernel chain_kernel_float8() {
+  return make_chain_kernel<ChainShape<DataType::float8_e4m3, 4>>();
+}
 
 }  // namespace octet

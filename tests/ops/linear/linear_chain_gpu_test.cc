@@ -292,6 +292,31 @@ TEST_P(LinearChainGpu, GivesTheSameBitsHoweverItIsLaunched) {
   }
 }
 
+// More tiles than are given to the groups from the start: who takes the others differs from run to
+// run, what comes out does not.
+TEST_P(LinearChainGpu, ClaimedTilesAreEachTakenOnce) {
+  const Chain last(GetParam(), {64, 8, 16, 70003}, 2, Activation::silu);
+  expect_steps_near_reference(workspace_, last);
+  const Chain first(GetParam(), {70000, 520, 8, 3}, 2, Activation::silu);
+  const Chain::Results alone = first.run(workspace_, 1);
+  EXPECT_LE(
+      relative_error(alone.residual, first.residual_after(first.first_residual(), 0, first.x())),
+      1e-5);
+  const Chain::Results four = last.run(workspace_, 4);
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    EXPECT_EQ(first.run(workspace_, 1, true, repeat % 2 == 0).residual, alone.residual);
+    EXPECT_EQ(last.run(workspace_, 4, true, repeat % 2 == 1), four);
+  }
+}
+
+// Rows that eight warps of bfloat16 share.
+TEST_P(LinearChainGpu, LongRowsGiveTheSameBitsHoweverTheyAreLaunched) {
+  const Chain chain(GetParam(), {1024, 1024, 14336, 768}, 2, Activation::silu);
+  expect_steps_near_reference(workspace_, chain);
+  const Chain::Results plain = chain.run(workspace_, 4, false);
+  for (int repeat = 0; repeat < 10; ++repeat) EXPECT_EQ(chain.run(workspace_, 4), plain);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, LinearChainGpu,
                          ::testing::Values(DataType::bfloat16, DataType::float8_e4m3),
                          [](const testing::TestParamInfo<DataType>& parameter) {
