@@ -18,7 +18,11 @@ constexpr std::size_t text_tokens = 384;
 // What bfloat16 activations cost, of the norm of the logits less their mean.
 // Measured: 2.2e-2 by decoding, 2.7e-2 and 3.1e-2 in chunks, whose packed weights are rounded too.
 constexpr double logit_bound = 4e-2;
-// The same in logits, for the largest difference of all. Measured: 0.55, 1.2 and 1.7.
+// The same in logits, for the largest difference of all; and the gap from which on choices must be
+// the CPU's. Measured differences: 0.90, 1.2 and 1.7 (0.9 to 1.04 in another run). That choices are
+// the same where the gap is over twice the measured difference would follow from it by itself; this
+// is less than twice, and 49 of 384 rows have such a gap. In all rows 381 to 384 choices are the
+// same.
 constexpr double largest_difference_bound = 2.5;
 
 class RealGpuModelTest : public ::testing::Test {
@@ -106,9 +110,14 @@ TEST_F(RealGpuModelTest, LogitsAndChoicesAreTheCpusWithinTheBound) {
   }
 }
 
-// 1.3 times what the same rounding costs on the CPU, beside what two runs in bfloat16 arithmetic
-// diverge by whose caches round differently, if hardly. Hopper's prefill rounds queries and softmax
-// weights to e4m3 as well: 2.5 times was measured.
+// 1.3 times what the same rounding costs on the CPU, and what comes on top by itself: both runs on
+// the GPU are in bfloat16 arithmetic, and part by the floor (3.8e-4 and 4.0e-4 in two runs) as soon
+// as their caches round differently, if hardly. On the CPU, in float32, they do not. Measured, in
+// units of 1e-3, by decoding and (portable prefill) in chunks: int8:fp8 1.29 to 1.41 and 1.18 to
+// 1.31, 0.78 on the CPU; int8 0.57 and 0.55, 0.20; bfloat16:fp8 1.12 and 1.10, 0.74; fp8 4.82 to
+// 5.10 by decoding, 4.10: less the floor 0.8 to 1.3 times. So the floor is allowed 1.5 times, for
+// it varies. Hopper's prefill of fp8 rounds queries and softmax weights to e4m3 as well, which the
+// policy on the CPU does not: 10.3 and 10.4, 2.5 times.
 TEST_F(RealGpuModelTest, EightBitCachesDivergeAsOnTheCpu) {
   const double floor = divergence(gpu_, "bfloat16", "float16", most_kl_chunk_tokens).mean;
   std::printf("bfloat16 against float16: KL %.2e\n", floor);
@@ -120,7 +129,7 @@ TEST_F(RealGpuModelTest, EightBitCachesDivergeAsOnTheCpu) {
                   cache.c_str(), static_cast<long long>(chunk), on_gpu.mean, on_cpu,
                   on_gpu.top1_agreement);
       const bool rounds_queries = cache == "fp8" && chunk > 1;
-      EXPECT_LT(on_gpu.mean, (rounds_queries ? 3.0 : 1.3) * on_cpu + 2 * floor)
+      EXPECT_LT(on_gpu.mean, (rounds_queries ? 3.0 : 1.3) * on_cpu + 1.5 * floor)
           << cache << ", " << chunk;
     }
   }
