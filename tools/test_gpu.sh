@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs the GPU's tests, then a reduced set under compute-sanitizer: out-of-bounds accesses, and barriers
-# that not all threads reach. Its racecheck is not run: docs/kernels/decode_sm90.md says why.
+# Reads the compiler's report on Hopper's attention kernels, runs the GPU's tests, then a reduced set under
+# compute-sanitizer: out-of-bounds accesses, and barriers that not all threads reach. Its racecheck is not run: docs/kernels/decode_sm90.md says why.
 #   tools/test_gpu.sh BUILD_FOLDER
 set -euo pipefail
 
 [ $# -eq 1 ] || { echo "usage: tools/test_gpu.sh BUILD_FOLDER" >&2; exit 2; }
 tests=$1/octet_gpu_tests
 
+ctest --test-dir "$1" --output-on-failure -R '^house\.(prefill|decode)_kernels$'
 "$tests"
 # The server as its clients meet it, over models on the GPU.
 for test in hostile lifetime; do
