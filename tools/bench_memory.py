@@ -25,6 +25,8 @@ import sys
 import tempfile
 import time
 
+from benchmark_tables import BenchmarkError, tell, write_between_marks
+
 FILE_SHARE = 1.3
 FIXED_BYTES = 200_000_000
 START_SECONDS = 120
@@ -33,10 +35,6 @@ SHORT_PROMPT = "A lighthouse is"
 ANSWER_TOKENS = 32
 BEGIN = "<!-- memory figures: begin (tools/bench_memory.py) -->"
 END = "<!-- memory figures: end -->"
-
-
-class BenchError(Exception):
-    """What went wrong, as one sentence for the user."""
 
 
 def status_of(pid):
@@ -70,7 +68,7 @@ def run_generate(octet, flags, prompt_file):
             time.sleep(0.01)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:
-            raise BenchError(f"{' '.join(command)}: {last_line(log)}")
+            raise BenchmarkError(f"{' '.join(command)}: {last_line(log)}")
         output.seek(0)
         report = json.load(output)
     return (usage.ru_maxrss * 1024, anonymous, report["prompt_tokens"],
@@ -84,7 +82,7 @@ def ask(port, method, path, body=None):
         response = connection.getresponse()
         text = response.read().decode("utf-8", "replace")
         if response.status != 200:
-            raise BenchError(f"octet serve answered {path} with status {response.status}: {text[:300]}")
+            raise BenchmarkError(f"octet serve answered {path} with status {response.status}: {text[:300]}")
         return text
 
 
@@ -102,7 +100,7 @@ def run_serve(octet, flags, prompt_file):
                 if listening:
                     break
                 if process.poll() is not None or time.monotonic() > end:
-                    raise BenchError(f"{' '.join(command)} does not serve: {last_line(log)}")
+                    raise BenchmarkError(f"{' '.join(command)} does not serve: {last_line(log)}")
                 time.sleep(0.05)
             port = int(listening[1])
             body = {"prompt": prompt_file.read_text(encoding="utf-8"), "temperature": 0,
@@ -115,7 +113,7 @@ def run_serve(octet, flags, prompt_file):
             process.wait(60)
     cache = re.findall(r"^octet:kv_cache_bytes\{.* ([0-9.e+]+)$", metrics, re.MULTILINE)
     if not cache or "VmHWM" not in memory:
-        raise BenchError(f"{' '.join(command)} ended early or tells no octet:kv_cache_bytes")
+        raise BenchmarkError(f"{' '.join(command)} ended early or tells no octet:kv_cache_bytes")
     return (memory["VmHWM"], memory["RssAnon"], answer["usage"]["prompt_tokens"],
             int(sum(float(value) for value in cache)))
 
@@ -126,8 +124,7 @@ COMMANDS = {"generate": run_generate, "serve": run_serve}
 def measure(options, model, dtype, command, prompt_file):
     flags = ["--model", str(model), "--dtype", dtype, "--device", "cpu", "--kv-cache-dtype",
              options.kv_cache_dtype]
-    print(f"bench_memory: {model.name}, {command}, --dtype {dtype}, {prompt_file.name}",
-          file=sys.stderr, flush=True)
+    tell("bench_memory", f"{model.name}, {command}, --dtype {dtype}, {prompt_file.name}")
     peak, anonymous, tokens, cache = COMMANDS[command](options.octet, flags, prompt_file)
     file_bytes = model.stat().st_size
     return {"model": model.name, "command": command, "dtype": dtype,
@@ -160,18 +157,6 @@ def table(results):
             f" | {size['anonymous']} | {size['bound']}"
             f" | {result['peak_bytes'] / result['bound_bytes']:.0%} |")
     return "\n".join(lines)
-
-
-def rewrite(path, text):
-    """Puts `text` between the markers of a file."""
-    old = path.read_text(encoding="utf-8")
-    new, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END),
-                         lambda _: f"{BEGIN}\n{text}\n{END}", old, flags=re.DOTALL)
-    if count != 1:
-        raise BenchError(f"{path} has {count} places between the markers of memory figures, not one.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(new, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def main():
@@ -212,15 +197,16 @@ def main():
         if not options.json:
             print(table(results))
         if options.write:
-            rewrite(options.write, table(results))
-    except (BenchError, OSError) as error:
-        print(f"bench_memory: {error}", file=sys.stderr)
+            write_between_marks(options.write, table(results), BEGIN, END)
+    except (BenchmarkError, OSError) as error:
+        tell("bench_memory", error)
         return 1
     broken = [result for result in results if not holds(result)]
     for result in broken:
-        print(f"bench_memory: {result['model']}, {result['command']}, --dtype {result['dtype']},"
-              f" {result['prompt_tokens']} tokens: {result['peak_bytes'] / 1e6:.0f} MB were resident,"
-              f" {result['bound_bytes'] / 1e6:.0f} MB are the bound", file=sys.stderr)
+        tell("bench_memory",
+             f"{result['model']}, {result['command']}, --dtype {result['dtype']},"
+             f" {result['prompt_tokens']} tokens: {result['peak_bytes'] / 1e6:.0f} MB were resident,"
+             f" {result['bound_bytes'] / 1e6:.0f} MB are the bound")
     return 1 if broken else 0
 
 

@@ -81,6 +81,20 @@ class Tables(unittest.TestCase):
         tool = load_tool()
         self.assertIn(tool.table(), tool.DOCUMENT.read_text(encoding="utf-8"))
 
+    def test_an_8_bit_cache_costs_no_launch_that_a_bfloat16_one_does_not(self):
+        tool = load_tool()
+        compared = 0
+        for path in (tool.FIGURES, tool.SLOPES):
+            for report in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+                launches = {(figure["context"], figure["kv_cache_dtype"]):
+                            {line["operation"]: line["launches"] for line in figure["operations"]}
+                            for figure in report["figures"]}
+                for (context, cache), of_operations in launches.items():
+                    if cache != "bfloat16" and (context, "bfloat16") in launches:
+                        self.assertEqual(of_operations, launches[context, "bfloat16"], report["date"])
+                        compared += 1
+        self.assertGreaterEqual(compared, 10)
+
 
 # Steps of bfloat16 and fp8 caches whose slopes are 2e-5 and 1e-5 ms a token.
 FAKE_OCTET = """\
