@@ -108,7 +108,7 @@ class BenchMemoryTest(unittest.TestCase):
         document.write_text("nothing")
         done = self.run_tool(self.fake(100), self.model, *arguments)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("0 places between the markers", done.stderr)
+        self.assertIn("document.md: expected one line <!-- memory figures: begin", done.stderr)
         self.assertEqual(document.read_text(), "nothing")
 
     def test_a_table_of_results_that_were_kept(self):
