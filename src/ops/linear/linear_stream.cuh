@@ -28,8 +28,9 @@ struct StreamShape {
   // Of a multiprocessor; types that take work to decode need more warps.
   static constexpr int blocks = keeps_row_order(type) ? 2 : 3;
   // How many the registers have room for, the next kernel's included; scales take some.
-  static constexpr int blocks_beside(bool wide) {
-    return wide ? blocks : WeightDecoder<type>::scale_groups > 0 ? blocks + 1 : 2 * blocks;
+  static constexpr int blocks_beside(bool wide, bool block_scales) {
+    const bool scaled = block_scales || WeightDecoder<type>::scale_groups > 0;
+    return wide ? blocks : scaled ? blocks + 1 : 2 * blocks;
   }
   static constexpr int outputs = bands * device_band_rows;
   static_assert(bands == 2 || keeps_row_order(type));
@@ -226,7 +227,7 @@ __device__ __forceinline__ void write_tile(const LinearStreamParameters& p, int 
 
 template <DataType type, int bands, bool block_scales, bool wide>
 __global__ void __launch_bounds__(32 * linear_stream_warps,
-                                  StreamShape<type, bands>::blocks_beside(wide))
+                                  StreamShape<type, bands>::blocks_beside(wide, block_scales))
     linear_stream(const __grid_constant__ LinearStreamParameters p) {
   using Shape = StreamShape<type, bands>;
   using Layout = StageLayout<type>;
