@@ -31,6 +31,7 @@ END = "<!-- step figures: end -->"
 BOTH = "bfloat16,fp8"
 SLOPE_CASES = [
     (LLAMA, "bfloat16", 1, BOTH, "256,512,1024,4096,16384,65536"),
+    (LLAMA, "bfloat16", 1, BOTH, "4096,32768,122880"),
     ("llama-head-dim-256", "bfloat16", 1, BOTH, "4096,32768,122880"),
     ("gemma3-head-dim-64", "bfloat16", 1, BOTH, "4096,32768,122880"),
 ]
@@ -103,7 +104,8 @@ def slope_rows(report):
     for cache, slope in zip(caches, slopes):
         last = [f for f in report["figures"] if f["kv_cache_dtype"] == cache][-1]
         bytes_per_token = last["cache_bytes"] / last["context"]
-        yield (f"| {report['model']} | {cache} | {1e5 * slope:.2f}e-5 | {slope / slopes[0]:.2f} "
+        yield (f"| {report['model']} | {last['context']} | {cache} "
+               f"| {1e5 * slope:.2f}e-5 | {slope / slopes[0]:.2f} "
                f"| {bytes_per_token / slope * 1e-9:.2f} |")
 
 
@@ -115,8 +117,8 @@ def slope_tables():
         f"{first['device']}, {first['date']}, `tools/bench_step.py run --slopes --octet build-cuda/octet "
         f"--output docs/benchmarks/h200_step_slopes.jsonl`; slopes from {FIRST_OF_SLOPE} keys on:",
         "",
-        "| geometry, one sequence | cache | ms a token | of the first's | TB/s of the slope |",
-        "|---|---|---|---|---|",
+        "| geometry, one sequence | to | cache | ms a token | of the first's | TB/s of the slope |",
+        "|---|---|---|---|---|---|",
         *(row for report in reports for row in slope_rows(report)),
         "",
         "| geometry | cache | context | step, ms | p99 |",

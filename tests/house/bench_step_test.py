@@ -72,8 +72,8 @@ class Tables(unittest.TestCase):
             line["cache_bytes"] = 131072.0 * line["context"]
         self.tool.SLOPES.write_text(json.dumps(slopes) + "\n", encoding="utf-8")
         table = self.tool.table()
-        self.assertIn("| llama-3.1-8b | bfloat16 | 3.00e-5 | 1.00 | 4.37 |", table)
-        self.assertIn("| llama-3.1-8b | fp8 | 1.50e-5 | 0.50 | 8.74 |", table)
+        self.assertIn("| llama-3.1-8b | 65536 | bfloat16 | 3.00e-5 | 1.00 | 4.37 |", table)
+        self.assertIn("| llama-3.1-8b | 65536 | fp8 | 1.50e-5 | 0.50 | 8.74 |", table)
         self.assertIn("| llama-3.1-8b | fp8 | 256 | 9.900 | 4.100 |", table)
         self.assertIn("| llama-3.1-8b | fp8 less bfloat16 | 65536 | -0.3195 | 0.0036 | 200 |", table)
 
@@ -147,13 +147,14 @@ class Runs(unittest.TestCase):
             self.assertEqual(value("--batch"), "1")
             self.assertGreaterEqual(max(map(int, value("--contexts").split(","))), 65536)
             self.assertNotIn("--kv-cache-dtype-skip-layers", call)
-        self.assertEqual(models, ["llama-3.1-8b", "llama-head-dim-256", "gemma3-head-dim-64"])
+        self.assertEqual(models, ["llama-3.1-8b", "llama-3.1-8b", "llama-head-dim-256", "gemma3-head-dim-64"])
         tool = load_tool()
         tool.SLOPES = self.folder / "slopes.jsonl"
         table = "\n".join(tool.slope_tables())
-        for model in models:
-            self.assertIn(f"| {model} | bfloat16 | 2.00e-5 | 1.00 |", table)
-            self.assertIn(f"| {model} | fp8 | 1.00e-5 | 0.50 |", table)
+        for call, model in zip(calls, models):
+            last = call[call.index("--contexts") + 1].split(",")[-1]
+            self.assertIn(f"| {model} | {last} | bfloat16 | 2.00e-5 | 1.00 |", table)
+            self.assertIn(f"| {model} | {last} | fp8 | 1.00e-5 | 0.50 |", table)
 
     def test_a_failing_program_is_named(self):
         done = self.run_tool("#!/bin/sh\nexit 3\n")
