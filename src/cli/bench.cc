@@ -276,7 +276,7 @@ void add_bench(CLI::App& program, CommandAction* run) {
       ->capture_default_str();
   command
       ->add_option("--kv-cache-dtype", options.cache.dtype,
-                   "Cache format, K[:V]: fp8 (= fp8_e4m3); decode also int8:fp8 and bfloat16")
+                   "Cache format, K[:V]: fp8 (= fp8_e4m3), int8:fp8 or bfloat16")
       ->capture_default_str();
   command
       ->add_option("--kv-cache-scales", options.cache.scales,

@@ -69,7 +69,7 @@ class PrefillSm90 : public ::testing::Test {
     shape.head_dim = problem.head_dim;
     shape.window = problem.window;
     shape.dtype = problem.dtype;
-    shape.scales = problem.dtype == "fp8" ? problem.scales : "auto";
+    shape.scales = problem.dtype == "bfloat16" ? "auto" : problem.scales;
     shape.constants.key_scales = problem.key_scales;
     shape.constants.value_scales = problem.value_scales;
     std::vector<std::int64_t> lengths;
@@ -109,7 +109,9 @@ class PrefillSm90 : public ::testing::Test {
     return static_cast<std::size_t>(problem_.query_heads * problem_.head_dim);
   }
   int group() const { return problem_.query_heads / problem_.kv_heads; }
-  float softmax_scale() const { return 1.0f / std::sqrt(static_cast<float>(problem_.head_dim)); }
+  virtual float softmax_scale() const {
+    return 1.0f / std::sqrt(static_cast<float>(problem_.head_dim));
+  }
 
   // The first key of a sequence that any of its rows sees.
   int first_needed(const PrefillPrompt& prompt) const {

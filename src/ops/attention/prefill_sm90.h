@@ -18,7 +18,8 @@ struct PrefillSm90Shape {
   int query_heads = 0;  // a multiple of kv_heads
   int kv_heads = 0;
   int window = 0;  // keys that a query sees, itself included; 0: all
-  // bfloat16, or fp8 with scales that are dynamic on both sides or on neither.
+  // bfloat16; fp8 with scales that are dynamic on both sides or on neither; or int8:fp8 with
+  // dynamic scales.
   KvLayerPolicy policy;
 };
 
@@ -54,13 +55,14 @@ class PrefillSm90Workspace {
 // Error{internal} for soft caps and sinks, which it does not have.
 //
 // Rounding beside that of K and V, of 8 bits: the query to e4m3, scaled by the power of two that
-// brings the largest norm of up to 128 neighbouring rows to [4, 8) (head_dim 64: [8, 16)); scores
-// to float16, each sum of 32 dimensions anew, and then as powers of two, of which those above 2048
-// lose their last whole bit; the softmax weights, times the values' scales, to e4m3, scaled by a
-// power of two of each row and 128 keys that brings the largest to (1, 256]. Row sums are those of
-// the rounded weights. Products of 128 keys are added up by the tensor core in 14 bits, and these
-// in float32. Of bfloat16: the weights to bfloat16, and nothing else. The result depends on how
-// rows are chunked only through this rounding; not on the pages' places.
+// brings the largest norm of up to 128 neighbouring rows to [4, 8) (head_dim 64: [8, 16)), or
+// beside int8 keys to int8, each row's largest element to 127; scores to float16, of e4m3 each sum
+// of 32 dimensions anew, of int8 the exact sum once; and then as powers of two, of which those
+// above 2048 lose their last whole bit; the softmax weights, times the values' scales, to e4m3,
+// scaled by a power of two of each row and 128 keys that brings the largest to (1, 256]. Row sums
+// are those of the rounded weights. Products of 128 keys are added up by the tensor core in 14
+// bits, and these in float32. Of bfloat16: the weights to bfloat16, and nothing else. The result
+// depends on how rows are chunked only through this rounding; not on the pages' places.
 void prefill_sm90(const AttentionCudaArgs& args, PrefillSm90Workspace& workspace,
                   cudaStream_t stream);
 

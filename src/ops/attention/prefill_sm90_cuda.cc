@@ -15,13 +15,14 @@ namespace {
 struct KernelsOfHeadDim {
   int head_dim;
   PrefillKernel (*fp8)(bool scaled);
+  PrefillKernel (*int8_keys)();
   PrefillKernel (*bfloat16)();
 };
 
 constexpr KernelsOfHeadDim all_kernels[] = {
-    {64, prefill_kernel_fp8_64, prefill_kernel_bfloat16_64},
-    {128, prefill_kernel_fp8_128, prefill_kernel_bfloat16_128},
-    {256, prefill_kernel_fp8_256, prefill_kernel_bfloat16_256},
+    {64, prefill_kernel_fp8_64, prefill_kernel_int8_64, prefill_kernel_bfloat16_64},
+    {128, prefill_kernel_fp8_128, prefill_kernel_int8_128, prefill_kernel_bfloat16_128},
+    {256, prefill_kernel_fp8_256, prefill_kernel_int8_256, prefill_kernel_bfloat16_256},
 };
 
 // One number, or one for each head: it need not be looked up for each token.
@@ -35,10 +36,12 @@ PrefillKernel find_kernel(const PrefillSm90Shape& shape) {
     if (key.dtype == KvDtype::bfloat16 && value.dtype == KvDtype::bfloat16) {
       return kernels.bfloat16();
     }
+    const bool dynamic = key.scales == KvScales::dynamic && value.scales == KvScales::dynamic;
+    if (key.dtype == KvDtype::int8 && value.dtype == KvDtype::fp8 && dynamic) {
+      return kernels.int8_keys();
+    }
     if (key.dtype == KvDtype::fp8 && value.dtype == KvDtype::fp8) {
-      if (key.scales == KvScales::dynamic && value.scales == KvScales::dynamic) {
-        return kernels.fp8(true);
-      }
+      if (dynamic) return kernels.fp8(true);
       if (is_one_scale(key.scales) && is_one_scale(value.scales)) return kernels.fp8(false);
     }
   }
@@ -54,8 +57,8 @@ PrefillKernel kernel_of(const PrefillSm90Shape& shape) {
   if (kernel.function == nullptr) {
     throw_unsupported(
         "prefill on Hopper: head_dim {} with a cache of {} with {} and {} scales; expected "
-        "head_dim "
-        "64, 128 or 256 and bfloat16, or fp8 whose scales are dynamic on both sides or on neither",
+        "head_dim 64, 128 or 256 and bfloat16, fp8 whose scales are dynamic on both sides or on "
+        "neither, or int8:fp8 with dynamic scales",
         shape.head_dim, describe(shape.policy), name_of(shape.policy.key.scales),
         name_of(shape.policy.value.scales));
   }

@@ -42,12 +42,16 @@ const float* row_of(const std::vector<float>& rows, int head_dim, int row) {
 
 StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int context,
                             const std::function<const std::byte*(int page)>& run) {
-  const KvDtype dtype = layout.policy.key.dtype;
-  if ((dtype != KvDtype::fp8 && dtype != KvDtype::bfloat16) || layout.policy.value.dtype != dtype) {
+  const KvDtype key_dtype = layout.policy.key.dtype;
+  const KvDtype value_dtype = layout.policy.value.dtype;
+  const bool of_one =
+      key_dtype == value_dtype && (key_dtype == KvDtype::fp8 || key_dtype == KvDtype::bfloat16);
+  if (!of_one && !(key_dtype == KvDtype::int8 && value_dtype == KvDtype::fp8)) {
     throw_error(ErrorKind::internal, "read_stored_head: a cache of {}", describe(layout.policy));
   }
   StoredHead head;
-  head.dtype = dtype;
+  head.key_dtype = key_dtype;
+  head.value_dtype = value_dtype;
   head.head_dim = layout.head_dim;
   const auto width = static_cast<std::size_t>(layout.head_dim);
   const auto keys = static_cast<std::size_t>(context);
@@ -63,18 +67,19 @@ StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int contex
     head.value_scales[at] = scale_at(layout.policy.value, bytes + layout.value_scale_offset, token);
     for (int i = 0; i < layout.head_dim; ++i) {
       const auto place = at * width + static_cast<std::size_t>(i);
-      const auto element = [&](std::size_t side, KvOrder order) {
+      const auto element = [&](KvDtype dtype, std::size_t side, KvOrder order) {
         if (dtype == KvDtype::bfloat16) {
           std::uint16_t bits;
           std::memcpy(&bits, bytes + side + element_offset(order, 2, layout.head_dim, token, i),
                       sizeof(bits));
           return bfloat16_to_float(bits);
         }
-        return float8_e4m3_to_float(static_cast<std::uint8_t>(
-            bytes[side + element_offset(order, 1, layout.head_dim, token, i)]));
+        const std::byte code = bytes[side + element_offset(order, 1, layout.head_dim, token, i)];
+        if (dtype == KvDtype::int8) return static_cast<float>(static_cast<std::int8_t>(code));
+        return float8_e4m3_to_float(static_cast<std::uint8_t>(code));
       };
-      head.keys[place] = element(layout.key_offset, layout.key_order);
-      head.values[place] = element(layout.value_offset, layout.value_order);
+      head.keys[place] = element(key_dtype, layout.key_offset, layout.key_order);
+      head.values[place] = element(value_dtype, layout.value_offset, layout.value_order);
     }
   }
   return head;
@@ -103,19 +108,23 @@ void attend_exactly(const StoredHead& head, std::span<const float> query, int fi
 void attend_as_prefill_rounds(const StoredHead& head, std::span<const float> query,
                               double query_norm, int first, int last, double softmax_scale,
                               double* output) {
-  const bool fp8 = head.dtype == KvDtype::fp8;
+  const bool fp8 = head.value_dtype == KvDtype::fp8;
   const auto round_weight = [&](double weight) {
     return fp8 ? round_e4m3(weight) : round_to_bfloat16(static_cast<float>(weight));
   };
-  // The largest norm of the rows that share a scale comes to [2^(e - 1), 2^e).
-  const int exponent = fp8 && query_norm > 0
-                           ? std::ilogb(query_norm) + 1 - prefill_query_exponent(head.head_dim)
-                           : 0;
+  double query_scale = 1;
   std::vector<float> rounded(query.begin(), query.end());
-  if (fp8) {
-    for (float& x : rounded) x = round_e4m3(std::ldexp(x, -exponent));
+  if (head.key_dtype == KvDtype::fp8 && query_norm > 0) {
+    // The largest norm of the rows that share a scale comes to [2^(e - 1), 2^e).
+    query_scale = std::exp2(std::ilogb(query_norm) + 1 - prefill_query_exponent(head.head_dim));
+    for (float& x : rounded) x = round_e4m3(x / query_scale);
+  } else if (head.key_dtype == KvDtype::int8) {
+    double largest = 1e-30;
+    for (const float x : query) largest = std::max(largest, std::abs(static_cast<double>(x)));
+    query_scale = largest / 127;
+    for (float& x : rounded) x = static_cast<float>(std::nearbyint(x / query_scale));
   }
-  const double factor = std::ldexp(softmax_scale * 1.44269504088896341, exponent);
+  const double factor = softmax_scale * 1.44269504088896341 * query_scale;
 
   double highest = -HUGE_VAL;
   double sum = 0;

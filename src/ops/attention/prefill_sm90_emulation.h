@@ -12,7 +12,8 @@ namespace octet {
 
 // The first `context` keys and values of one KV head, as they are stored.
 struct StoredHead {
-  KvDtype dtype = KvDtype::fp8;  // of keys and values
+  KvDtype key_dtype = KvDtype::fp8;
+  KvDtype value_dtype = KvDtype::fp8;
   int head_dim = 0;
   std::vector<float> keys;    // [context][head_dim], not yet scaled
   std::vector<float> values;  // the same
@@ -20,8 +21,9 @@ struct StoredHead {
   std::vector<float> value_scales;
 };
 
-// e4m3 or bfloat16, in any order; where scales are static, without them. run(page) gives the head's
-// run in the sequence's i-th page. Pages before that of `first_key` are not asked for.
+// e4m3, int8 keys with e4m3 values, or bfloat16, in any order; where scales are static, without
+// them. run(page) gives the head's run in the sequence's i-th page. Pages before that of
+// `first_key` are not asked for.
 StoredHead read_stored_head(const KvRunLayout& layout, int first_key, int context,
                             const std::function<const std::byte*(int page)>& run);
 
@@ -30,7 +32,8 @@ void attend_exactly(const StoredHead& head, std::span<const float> query, int fi
                     double softmax_scale, double* output);
 
 // The same with the kernel's rounding of the query and of the weights (prefill_sm90.h), summed
-// exactly. query_norm: the largest norm of the rows that share the query's scale.
+// exactly. query_norm: the largest norm of the rows that share the query's scale, which beside int8
+// keys is each row's own.
 void attend_as_prefill_rounds(const StoredHead& head, std::span<const float> query,
                               double query_norm, int first, int last, double softmax_scale,
                               double* output);

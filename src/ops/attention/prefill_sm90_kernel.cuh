@@ -35,17 +35,22 @@ __device__ __forceinline__ void compute_tiles(const PrefillParameters& p,
   const PrefillSeen seen(p, item, group);
 #pragma unroll 1
   for (int index = item.last_tile - 1; index >= item.first_tile; --index) {
-    std::uint32_t x[32];
+    PrefillScores<Config> x;
     std::uint32_t powers[2][16];
     PrefillColumnPairs columns;
     ptx::mbarrier_wait(&shared.ready[ring.stage], ring.parity);
     ptx::wgmma_fence();
     multiply_keys(shared, group, ring.stage, x);
     ptx::wgmma_commit();
-    if constexpr (Config::scaled) fetch_columns(shared, ring.stage, columns);
+    // Beside sums of 32 bits there are no registers for them until the sums are there.
+    constexpr bool early = Config::scaled && Config::keys == PrefillKeys::fp8;
+    if constexpr (early) fetch_columns(shared, ring.stage, columns);
     const float2 factors = shared.tile_factors[ring.stage];
     ptx::wgmma_wait();
-    scale_scores<Config>(x, columns, factor, powers);
+    if constexpr (Config::scaled && !early) fetch_columns(shared, ring.stage, columns);
+    float rows[2];
+    fetch_rows(shared, group, rows);
+    scale_scores<Config>(x, columns, rows, factor, powers);
     const int first_key = index * prefill_tile_keys;
     if (!seen.all(first_key)) mask_powers(p, shared, group, first_key, powers);
     float maxima[2];
@@ -69,12 +74,7 @@ __device__ __forceinline__ void compute_item(const PrefillParameters& p,
                                              PrefillShared<Config>& shared,
                                              const PrefillBlock& item, int group, int n,
                                              PrefillRing<Config::stages>& ring) {
-  const int lane = threadIdx.x % 32;
-  const int row = 16 * (threadIdx.x / 32 % 4) + lane % 16;
-  if (lane < 16) {
-    shared.positions[group][row] = row_position(p, item, item.first_row + 64 * group + row);
-  }
-  __syncwarp();
+  store_positions(p, shared, item, group);
   const float factor =
       load_query(p, shared, item, group, n) * p.scale_log2 * key_scale<Config>(p, item);
   PrefillSums<Config> sums;

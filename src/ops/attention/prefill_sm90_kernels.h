@@ -17,6 +17,10 @@ struct PrefillKernel {
 PrefillKernel prefill_kernel_fp8_64(bool scaled);
 PrefillKernel prefill_kernel_fp8_128(bool scaled);
 PrefillKernel prefill_kernel_fp8_256(bool scaled);
+// int8 keys and e4m3 values; each token has its scales.
+PrefillKernel prefill_kernel_int8_64();
+PrefillKernel prefill_kernel_int8_128();
+PrefillKernel prefill_kernel_int8_256();
 // bfloat16 keys and values.
 PrefillKernel prefill_kernel_bfloat16_64();
 PrefillKernel prefill_kernel_bfloat16_128();

@@ -106,20 +106,21 @@ template <typename Config>
 __device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config>& shared,
                                 int stage, float query_down, int first, int last) {
   const int lane = threadIdx.x % 32;
-  float key_scale[4];
-  float value_scale[4];
+  // Of the lane's two neighbouring keys of page x; side 0: keys, 1: values. Read again where they
+  // are needed again: these warps have few registers.
+  const auto scales_of = [&](int x, int side) {
+    const int key = 64 * x + 2 * lane;
+    const auto bits =
+        reinterpret_cast<const std::uint32_t*>(shared.scales[stage][x])[32 * side + lane];
+    return make_float2(
+        key >= first && key < last ? __uint_as_float(bits << 16) : 0.0f,
+        key + 1 >= first && key + 1 < last ? __uint_as_float(bits & 0xFFFF0000u) : 0.0f);
+  };
   float largest = 0;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const int key = 64 * (i / 2) + 2 * lane + i % 2;
-    const std::uint16_t* scales = shared.scales[stage][i / 2];
-    const bool valid = key >= first && key < last;
-    const auto widen = [&](std::uint16_t bits) {
-      return valid ? __uint_as_float(static_cast<unsigned>(bits) << 16) : 0.0f;
-    };
-    key_scale[i] = widen(scales[key % 64]);
-    value_scale[i] = widen(scales[64 + key % 64]);
-    largest = fmaxf(largest, value_scale[i]);
+  for (int x = 0; x < 2; ++x) {
+    const float2 scales = scales_of(x, 1);
+    largest = fmaxf(largest, fmaxf(scales.x, scales.y));
   }
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
@@ -136,10 +137,11 @@ __device__ void prepare_columns(const PrefillParameters& p, PrefillShared<Config
   const float key_factor = query_down * p.scale_log2;
 #pragma unroll
   for (int x = 0; x < 2; ++x) {
-    const float low = fmaxf(value_scale[2 * x], least);
-    const float high = fmaxf(value_scale[2 * x + 1], least);
-    const float2 keys =
-        make_float2(key_scale[2 * x] * key_factor, key_scale[2 * x + 1] * key_factor);
+    const float2 value_scales = scales_of(x, 1);
+    const float2 key_scales = scales_of(x, 0);
+    const float low = fmaxf(value_scales.x, least);
+    const float high = fmaxf(value_scales.y, least);
+    const float2 keys = make_float2(key_scales.x * key_factor, key_scales.y * key_factor);
     const float2 values = make_float2(ptx::log2_approximate(low), ptx::log2_approximate(high));
     // float16 has a power of two near 0 best: relative to that of the tile's largest scale.
     const float offset = static_cast<float>(127 - exponent);

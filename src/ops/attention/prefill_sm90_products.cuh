@@ -2,10 +2,13 @@
 // src/ops/attention.
 #pragma once
 
+#include <type_traits>
+
 #include <cuda_runtime.h>
 
 #include "core/cuda/ptx.cuh"
 #include "core/cuda/wgmma_e4m3.cuh"
+#include "core/cuda/wgmma_int8.cuh"
 #include "ops/attention/prefill_sm90_shared.cuh"
 
 namespace octet {
@@ -44,10 +47,27 @@ __device__ __forceinline__ std::uint64_t descriptor(std::uint64_t first, std::ui
   return first + (bytes >> 4);
 }
 
+// A tile's scores as the tensor core leaves them: float16 of two neighbouring columns, or exact
+// 32-bit sums of int8 products.
+template <typename Config>
+using PrefillScores =
+    std::conditional_t<Config::keys == PrefillKeys::int8, std::int32_t[64], std::uint32_t[32]>;
+
+template <typename Query>
+__device__ __forceinline__ void multiply_step(std::uint32_t (&scores)[32], const Query& query,
+                                              std::uint64_t keys, bool accumulate) {
+  ptx::wgmma_e4m3_float16(scores, query, keys, accumulate);
+}
+template <typename Query>
+__device__ __forceinline__ void multiply_step(std::int32_t (&scores)[64], const Query& query,
+                                              std::uint64_t keys, bool accumulate) {
+  ptx::wgmma_int8(scores, query, keys, accumulate);
+}
+
 // Scores of rows in shared memory, and of rows in registers.
 template <typename Config>
 __device__ __forceinline__ void multiply_keys(const PrefillShared<Config>& shared, int group,
-                                              int stage, std::uint32_t (&scores)[32]) {
+                                              int stage, PrefillScores<Config>& scores) {
   const std::uint64_t query = ptx::matrix_descriptor<Config::panel_row>(shared.query[group]);
   const std::uint64_t keys = descriptor(ptx::matrix_descriptor<Config::panel_row>(shared.keys[0]),
                                         static_cast<std::uint32_t>(stage) * sizeof(shared.keys[0]));
@@ -55,19 +75,19 @@ __device__ __forceinline__ void multiply_keys(const PrefillShared<Config>& share
   for (int step = 0; step < Config::query_steps; ++step) {
     const int panel = 32 * step / Config::panel_row;
     const int within = 32 * step % Config::panel_row;
-    ptx::wgmma_e4m3_float16(scores, descriptor(query, panel * 64 * Config::panel_row + within),
-                            descriptor(keys, panel * 128 * Config::panel_row + within), step > 0);
+    multiply_step(scores, descriptor(query, panel * 64 * Config::panel_row + within),
+                  descriptor(keys, panel * 128 * Config::panel_row + within), step > 0);
   }
 }
 template <typename Config>
 __device__ __forceinline__ void multiply_keys(const PrefillShared<Config>& shared, int stage,
                                               const std::uint32_t (&query)[Config::query_steps][4],
-                                              std::uint32_t (&scores)[32]) {
+                                              PrefillScores<Config>& scores) {
   const std::uint64_t keys = descriptor(ptx::matrix_descriptor<Config::panel_row>(shared.keys[0]),
                                         static_cast<std::uint32_t>(stage) * sizeof(shared.keys[0]));
 #pragma unroll
   for (int step = 0; step < Config::query_steps; ++step) {
-    ptx::wgmma_e4m3_float16(scores, query[step], descriptor(keys, 32 * step), step > 0);
+    multiply_step(scores, query[step], descriptor(keys, 32 * step), step > 0);
   }
 }
 

@@ -16,11 +16,17 @@ __device__ __forceinline__ int row_of_thread(int r) {
   return 16 * static_cast<int>(threadIdx.x / 32 % 4) + static_cast<int>(threadIdx.x % 32 / 4) +
          8 * r;
 }
-// Their places among the sequence's rows, found anew where they are needed: registers to keep them
-// there are not, and the compiler would.
-__device__ __forceinline__ int row_place(const PrefillBlock& item, int group, int r) {
+// The thread's number, of which the compiler does not know that it is the one of before: what
+// follows from it is found anew where it is needed. Registers to keep it there are not, and the
+// compiler would.
+__device__ __forceinline__ int thread_anew() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+// The rows' places among the sequence's.
+__device__ __forceinline__ int row_place(const PrefillBlock& item, int group, int r) {
+  const int thread = thread_anew();
   return item.first_row + 64 * group + 16 * (thread / 32 % 4) + thread % 32 / 4 + 8 * r;
 }
 // The newest key that a row sees. Places past the last row see what that sees; their query is 0,
@@ -28,6 +34,18 @@ __device__ __forceinline__ int row_place(const PrefillBlock& item, int group, in
 __device__ __forceinline__ int row_position(const PrefillParameters& p, const PrefillBlock& item,
                                             int place) {
   return item.first_position + min(place, item.rows - 1) / p.group;
+}
+// Writes those of the warp's rows where it will look them up.
+template <typename Config>
+__device__ __forceinline__ void store_positions(const PrefillParameters& p,
+                                                PrefillShared<Config>& shared,
+                                                const PrefillBlock& item, int group) {
+  const int thread = thread_anew();
+  const int row = 16 * (thread / 32 % 4) + thread % 16;
+  if (thread % 32 < 16) {
+    shared.positions[group][row] = row_position(p, item, item.first_row + 64 * group + row);
+  }
+  __syncwarp();
 }
 
 // Static scales of the item's KV head.
@@ -123,6 +141,17 @@ __device__ __forceinline__ float query_squares(const uint2 (&raw)[Config::query_
   return fmaxf(squares[0], squares[1]);
 }
 
+// After this the compiler no longer knows that it has the elements as floats already, and keeps but
+// what was read.
+template <typename Config>
+__device__ __forceinline__ void forget_floats(uint2 (&raw)[Config::query_steps][4]) {
+#pragma unroll
+  for (int step = 0; step < Config::query_steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(raw[step][i].x), "+r"(raw[step][i].y));
+  }
+}
+
 // Tells the block of the warp's query, and waits for what its other warps tell.
 template <typename Config>
 __device__ __forceinline__ PrefillQueryScale agree_on_scale(PrefillShared<Config>& shared,
@@ -139,14 +168,60 @@ __device__ __forceinline__ PrefillQueryScale agree_on_scale(PrefillShared<Config
   return query_scale(shared, n);
 }
 
+// What a thread's two query rows are multiplied by before they are rounded. Beside e4m3 keys that
+// is one power of two for the item's rows. Beside int8 keys each row's largest element becomes 127,
+// and a factor that it leaves in shared memory brings its scores to where that power of two would
+// have them, in float16's range.
+struct PrefillQueryRounding {
+  float up[2];
+};
+template <typename Config>
+__device__ __forceinline__ PrefillQueryRounding
+query_rounding(PrefillShared<Config>& shared, int group, const uint2 (&raw)[Config::query_steps][4],
+               const PrefillQueryScale& scale) {
+  PrefillQueryRounding rounding = {{scale.up, scale.up}};
+  if constexpr (Config::keys == PrefillKeys::int8) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      __nv_bfloat162 pair = __float2bfloat162_rn(0);
+#pragma unroll
+      for (int step = 0; step < Config::query_steps; ++step) {
+#pragma unroll
+        for (int i = r; i < 4; i += 2) {
+          pair = __hmax2(pair, __habs2(*reinterpret_cast<const __nv_bfloat162*>(&raw[step][i].x)));
+          pair = __hmax2(pair, __habs2(*reinterpret_cast<const __nv_bfloat162*>(&raw[step][i].y)));
+        }
+      }
+      float largest = fmaxf(__low2float(pair), __high2float(pair));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+      largest = fmaxf(largest, 1e-30f);
+      rounding.up[r] = 127.0f / largest;
+      if (threadIdx.x % 4 == 0) {
+        shared.score_factors[group][row_of_thread(r)] = largest * (1.0f / 127) * scale.up;
+      }
+    }
+    __syncwarp();
+  }
+  return rounding;
+}
+
+template <typename Config>
 __device__ __forceinline__ std::uint32_t round_query(uint2 raw, float up) {
   const float2 low = bfloat16_pair(raw.x);
   const float2 high = bfloat16_pair(raw.y);
-  return ptx::to_e4m3x4({low.x * up, low.y * up, high.x * up, high.y * up});
+  if constexpr (Config::keys == PrefillKeys::int8) {
+    // Added to 1.5 * 2^23, whose last bit is 1, a number is rounded, and is the last byte.
+    const auto code = [&](float x) { return __float_as_uint(__fmaf_rn(x, up, 12582912.0f)); };
+    return __byte_perm(__byte_perm(code(low.x), code(low.y), 0x0040),
+                       __byte_perm(code(high.x), code(high.y), 0x0040), 0x5410);
+  } else {
+    return ptx::to_e4m3x4({low.x * up, low.y * up, high.x * up, high.y * up});
+  }
 }
 
-// The item's query rows as e4m3, scaled by a power of two, whose inverse is returned: A operands in
-// registers.
+// The item's query rows, rounded: A operands in registers. Returns what is left to multiply scores
+// by.
 template <typename Config>
 __device__ __forceinline__ float load_query(const PrefillParameters& p,
                                             PrefillShared<Config>& shared, const PrefillBlock& item,
@@ -155,10 +230,14 @@ __device__ __forceinline__ float load_query(const PrefillParameters& p,
   uint2 raw[Config::query_steps][4];
   read_query<Config>(p, item, group, raw);
   const PrefillQueryScale scale = agree_on_scale(shared, group, n, query_squares<Config>(raw));
+  const PrefillQueryRounding rounding = query_rounding<Config>(shared, group, raw, scale);
+  forget_floats<Config>(raw);
 #pragma unroll
   for (int step = 0; step < Config::query_steps; ++step) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) query[step][i] = round_query(raw[step][i], scale.up);
+    for (int i = 0; i < 4; ++i) {
+      query[step][i] = round_query<Config>(raw[step][i], rounding.up[i % 2]);
+    }
   }
   return scale.down;
 }
@@ -171,6 +250,8 @@ __device__ __forceinline__ float load_query(const PrefillParameters& p,
   uint2 raw[Config::query_steps][4];
   read_query<Config>(p, item, group, raw);
   const PrefillQueryScale scale = agree_on_scale(shared, group, n, query_squares<Config>(raw));
+  const PrefillQueryRounding rounding = query_rounding<Config>(shared, group, raw, scale);
+  forget_floats<Config>(raw);
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int step = 0; step < Config::query_steps; ++step) {
@@ -182,7 +263,7 @@ __device__ __forceinline__ float load_query(const PrefillParameters& p,
       const int offset = row * row_bytes + column % row_bytes;
       *reinterpret_cast<std::uint32_t*>(shared.query[group] + column / row_bytes * 64 * row_bytes +
                                         (offset ^ (offset / 128 % (row_bytes / 16) * 16))) =
-          round_query(raw[step][i], scale.up);
+          round_query<Config>(raw[step][i], rounding.up[i % 2]);
     }
   }
   ptx::fence_async_shared();

@@ -14,6 +14,9 @@ namespace octet {
 // Below every score, yet finite: the difference of two of them is 0 and not NaN.
 inline constexpr float prefill_no_score = -1e30f;
 
+// The format of the keys, to which the query is rounded too; values are e4m3 beside either.
+enum class PrefillKeys { fp8, int8 };
+
 // What all kernels' shapes have.
 template <int head_dim_, bool scaled_, int stages_>
 struct PrefillShape {
@@ -34,15 +37,17 @@ struct PrefillShape {
   static constexpr int last_registers = last_columns / 2;
   static constexpr int query_steps = head_dim / 32;
   // Scores are float16. The largest norm of a query row comes to [2^(e - 1), 2^e), with rounding
-  // less than 2^e * 17 / 16; that of a key is at most 448 sqrt(head_dim); so that no product is
-  // above 65504.
+  // less than 2^e * 17 / 16; that of a key is at most 448 sqrt(head_dim) (int8: 127); so that no
+  // product is above 65504.
   static constexpr int query_exponent = prefill_query_exponent(head_dim);
 };
 
 // polynomial_groups: of eight groups of weights, how many are computed by a polynomial instead of
 // the special-function unit.
-template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_>
+template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_,
+          PrefillKeys keys_ = PrefillKeys::fp8>
 struct PrefillConfig : PrefillShape<head_dim_, scaled_, stages_> {
+  static constexpr PrefillKeys keys = keys_;
   static constexpr int polynomial_groups = polynomial_groups_;
   static constexpr int threads = 128 * 3;  // two warpgroups compute, one loads
   static constexpr int preparing_warps = 1;
@@ -53,10 +58,13 @@ struct PrefillConfig : PrefillShape<head_dim_, scaled_, stages_> {
 };
 
 // turns: whether the weighers take turns at the special-function unit; registers: of a thread of
-// each role.
+// each role; query_in_shared: whether products read the query there, and not in registers.
 template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, bool turns_,
-          int weigher_registers_, int adder_registers_, int loader_registers_>
+          int weigher_registers_, int adder_registers_, int loader_registers_,
+          PrefillKeys keys_ = PrefillKeys::fp8, bool query_in_shared_ = false>
 struct PrefillRolesConfig : PrefillShape<head_dim_, scaled_, stages_> {
+  static constexpr PrefillKeys keys = keys_;
+  static constexpr bool query_in_shared = query_in_shared_;
   static constexpr int polynomial_groups = polynomial_groups_;
   static constexpr bool turns = turns_;
   static constexpr int weigher_registers = weigher_registers_;
@@ -67,7 +75,7 @@ struct PrefillRolesConfig : PrefillShape<head_dim_, scaled_, stages_> {
   static constexpr int preparing_warps = 2;
   static constexpr int item_users = 12;
   static constexpr int stage_users = 12;
-  static constexpr int query_bytes = 0;
+  static constexpr int query_bytes = query_in_shared ? 64 * head_dim_ : 0;
   static constexpr int weight_bytes = 64 * prefill_tile_keys;
 };
 
@@ -93,8 +101,10 @@ struct PrefillShared {
   float2 tile_factors[stages];
   PrefillBlock items[2];                           // work in hand, and the next
   float query_squares[2][4 * Config::row_groups];  // the largest squared norm of a warp's rows
-  // The newest key that each row of the item sees; every warp writes and reads its own 16.
+  // The newest key that each row of the item sees, and beside int8 keys the factor of its scores;
+  // every warp writes and reads its own 16.
   std::int32_t positions[Config::row_groups][64];
+  float score_factors[Config::row_groups][64];
   std::uint64_t keys_full[stages];
   std::uint64_t values_full[stages];
   // Keys and values are there, and the values' last rows and the columns' factors written.

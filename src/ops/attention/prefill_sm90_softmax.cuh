@@ -1,4 +1,4 @@
-// From float16 scores to rounded weights in the prefill kernels, two at a time. Internal to
+// From scores to rounded weights in the prefill kernels, two at a time. Internal to
 // src/ops/attention.
 #pragma once
 
@@ -107,17 +107,40 @@ __device__ __forceinline__ void fetch_columns(const PrefillShared<Config>& share
   }
 }
 
-// powers[r][j]: row r's, of columns 8 j + 2 (lane % 4) and the next.
+// The scores of row r and two columns in float16.
+__device__ __forceinline__ __half2 score_pair(const std::uint32_t (&scores)[32], int j, int r,
+                                              const float (&)[2]) {
+  return as_half2(scores[2 * j + r]);
+}
+__device__ __forceinline__ __half2 score_pair(const std::int32_t (&scores)[64], int j, int r,
+                                              const float (&rows)[2]) {
+  return as_half2(ptx::to_float16x2(static_cast<float>(scores[4 * j + 2 * r]) * rows[r],
+                                    static_cast<float>(scores[4 * j + 2 * r + 1]) * rows[r]));
+}
+
+// Factors of the thread's rows.
 template <typename Config>
-__device__ __forceinline__ void scale_scores(const std::uint32_t (&x)[32],
-                                             const PrefillColumnPairs& columns, float factor,
+__device__ __forceinline__ void fetch_rows(const PrefillShared<Config>& shared, int group,
+                                           float (&rows)[2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    rows[r] = Config::keys == PrefillKeys::int8 ? shared.score_factors[group][row_of_thread(r)] : 1;
+  }
+}
+
+// powers[r][j]: row r's, of columns 8 j + 2 (lane % 4) and the next. factor: of all columns, where
+// they have none of their own.
+template <typename Config>
+__device__ __forceinline__ void scale_scores(const PrefillScores<Config>& x,
+                                             const PrefillColumnPairs& columns,
+                                             const float (&rows)[2], float factor,
                                              std::uint32_t (&powers)[2][16]) {
   const __half2 factors = __float2half2_rn(factor);
 #pragma unroll
   for (int j = 0; j < 16; ++j) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const __half2 scores = as_half2(x[2 * j + r]);
+      const __half2 scores = score_pair(x, j, r, rows);
       powers[r][j] = as_bits(
           Config::scaled ? __hfma2(scores, as_half2(columns.key[j]), as_half2(columns.value[j]))
                          : __hmul2(scores, factors));

@@ -195,7 +195,7 @@ TEST_F(PrefillSm90, RefusesShapesWithoutAKernel) {
   other.head_dim = 80;
   EXPECT_THROW(PrefillSm90Workspace(other, 1, 1), Error);
   other = shape();
-  other.policy.key = {KvDtype::int8, KvScales::dynamic};
+  other.policy.value = {KvDtype::int8, KvScales::dynamic};
   EXPECT_THROW(PrefillSm90Workspace(other, 1, 1), Error);
   EXPECT_FALSE(PrefillSm90Workspace::supports(other));
   other = shape();
