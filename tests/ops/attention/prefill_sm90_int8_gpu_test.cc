@@ -46,13 +46,14 @@ TEST_F(PrefillSm90Int8, GroupSizes) {
 
 TEST_F(PrefillSm90Int8, ManyPromptsAndRepetitionChangesNoBit) {
   for (const int head_dim : {64, 128, 256}) {
-    std::vector<int> lengths;
-    for (int i = 0; i < 120; ++i) lengths.push_back(1 + i * 37 % 120);
-    for (int i = 0; i < 20; ++i) lengths.push_back(600 + i * 37 % 900);
-    expect({.head_dim = head_dim, .query_heads = 15, .kv_heads = 3, .prompts = whole(lengths)});
+    // Items of one tile, and of more tiles than there are stages.
+    std::vector<PrefillPrompt> prompts;
+    for (int i = 0; i < 80; ++i) prompts.push_back({1 + i * 37 % 60, 1 + i * 37 % 60});
+    for (int i = 0; i < 20; ++i) prompts.push_back({40, 600 + i * 37 % 900});
+    expect({.head_dim = head_dim, .query_heads = 15, .kv_heads = 3, .prompts = prompts});
     PrefillSm90Workspace made = workspace();
     const std::vector<float> first = run(made);
-    for (int again = 0; again < 10; ++again) {
+    for (int again = 0; again < 5; ++again) {
       ASSERT_EQ(run(made), first) << "head_dim " << head_dim;
     }
   }
@@ -83,7 +84,16 @@ TEST_F(PrefillSm90Int8, ValuesWithAMeanOverALongContext) {
 
 TEST_F(PrefillSm90Int8, ScoresThatSpanManyPowersOfTwo) {
   for (const int head_dim : {64, 128, 256}) {
-    expect({.head_dim = head_dim, .prompts = whole({3000}), .key_deviation = 8}, 2e-1);
+    // Powers of two that float16 rounds by up to 2^-7, half a per cent of a weight, beside which
+    // the query's own rounding is still larger.
+    expect({.head_dim = head_dim, .prompts = whole({3000}), .key_deviation = 4});
+    // Powers up to 64, which it rounds by 1 %: emulated together with that, errors are up to 1.2
+    // times those without it.
+    make({.head_dim = head_dim, .dtype = "int8:fp8", .prompts = whole({3000}), .key_deviation = 8});
+    PrefillSm90Workspace made = workspace();
+    const PrefillErrors got = errors(run(made));
+    EXPECT_LE(got.error, 1.3 * got.emulated) << head_dim;
+    EXPECT_LE(got.error, 4e-2) << head_dim;
   }
 }
 
@@ -128,7 +138,7 @@ TEST_F(PrefillSm90Int8, RefusesOtherValuesBesideInt8Keys) {
 // Small enough for compute-sanitizer, yet with edges, several items a block and masked tiles.
 TEST_F(PrefillSm90Int8, Sanitized) {
   for (const int head_dim : {64, 128, 256}) {
-    expect({.head_dim = head_dim, .prompts = {{1, 1}, {65, 65}, {200, 700}}});
+    expect({.head_dim = head_dim, .prompts = {{1, 1}, {65, 129}, {200, 700}}});
   }
 }
 
