@@ -66,16 +66,11 @@ __device__ __forceinline__ void weigh_item(const PrefillParameters& p,
                                            PrefillShared<Config>& shared, const PrefillBlock& item,
                                            int group, int n, PrefillRing<Config::stages>& ring,
                                            PrefillRing<2>& places) {
-  std::uint32_t query[Config::query_in_shared ? 1 : Config::query_steps][4];
+  std::uint32_t query[Config::query_steps][4];
   const int lane = threadIdx.x % 32;
   store_positions(p, shared, item, group);
-  float query_down;
-  if constexpr (Config::query_in_shared) {
-    query_down = load_query(p, shared, item, group, n);
-  } else {
-    query_down = load_query(p, shared, item, group, n, query);
-  }
-  const float factor = query_down * p.scale_log2 * key_scale<Config>(p, item);
+  const float factor =
+      load_query(p, shared, item, group, n, query) * p.scale_log2 * key_scale<Config>(p, item);
   const PrefillSeen seen(p, item, group);
   PrefillBases bases;
   bases.clear();
@@ -85,22 +80,16 @@ __device__ __forceinline__ void weigh_item(const PrefillParameters& p,
   const auto multiply = [&]() __attribute__((always_inline)) {
     ptx::mbarrier_wait(&shared.ready[ring.stage], ring.parity);
     ptx::wgmma_fence();
-    if constexpr (Config::query_in_shared) {
-      multiply_keys(shared, group, ring.stage, x);
-    } else {
-      multiply_keys(shared, ring.stage, query, x);
-    }
+    multiply_keys(shared, ring.stage, query, x);
     ptx::wgmma_commit();
   };
   const auto take_scores = [&](bool first) __attribute__((always_inline)) {
     PrefillColumnPairs columns;
-    constexpr bool early = Config::scaled && !Config::query_in_shared;
-    if constexpr (early) fetch_columns(shared, ring.stage, columns);
-    ptx::wgmma_wait();
-    if (!first) hand_over(shared, group, places);
-    if constexpr (Config::scaled && !early) fetch_columns(shared, ring.stage, columns);
+    if constexpr (Config::scaled) fetch_columns(shared, ring.stage, columns);
     float rows[2];
     fetch_rows(shared, group, rows);
+    ptx::wgmma_wait();
+    if (!first) hand_over(shared, group, places);
     scale_scores<Config>(x, columns, rows, factor, powers);
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&shared.empty[ring.stage]);

@@ -58,13 +58,12 @@ struct PrefillConfig : PrefillShape<head_dim_, scaled_, stages_> {
 };
 
 // turns: whether the weighers take turns at the special-function unit; registers: of a thread of
-// each role; query_in_shared: whether products read the query there, and not in registers.
+// each role.
 template <int head_dim_, bool scaled_, int stages_, int polynomial_groups_, bool turns_,
           int weigher_registers_, int adder_registers_, int loader_registers_,
-          PrefillKeys keys_ = PrefillKeys::fp8, bool query_in_shared_ = false>
+          PrefillKeys keys_ = PrefillKeys::fp8>
 struct PrefillRolesConfig : PrefillShape<head_dim_, scaled_, stages_> {
   static constexpr PrefillKeys keys = keys_;
-  static constexpr bool query_in_shared = query_in_shared_;
   static constexpr int polynomial_groups = polynomial_groups_;
   static constexpr bool turns = turns_;
   static constexpr int weigher_registers = weigher_registers_;
@@ -75,7 +74,7 @@ struct PrefillRolesConfig : PrefillShape<head_dim_, scaled_, stages_> {
   static constexpr int preparing_warps = 2;
   static constexpr int item_users = 12;
   static constexpr int stage_users = 12;
-  static constexpr int query_bytes = query_in_shared ? 64 * head_dim_ : 0;
+  static constexpr int query_bytes = 0;
   static constexpr int weight_bytes = 64 * prefill_tile_keys;
 };
 
