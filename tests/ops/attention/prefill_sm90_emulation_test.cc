@@ -1,6 +1,7 @@
 // The CPU's emulation of what the Hopper prefill kernel rounds.
 #include "ops/attention/prefill_sm90_emulation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -99,6 +100,33 @@ TEST_F(PrefillEmulation, TheScaleOfTheQueryHardlyMatters) {
   attend_as_prefill_rounds(head_, query(500), 9.0, 0, 501, 0.125, one.data());
   attend_as_prefill_rounds(head_, query(500), 36.0, 0, 501, 0.125, other.data());
   EXPECT_LT(distance(other, one.data()), 4e-3);
+}
+
+// Whole numbers to 127 lose a third of what three mantissa bits do of the query; what the weights
+// lose stays. The query's size does not matter, each row having its scale.
+TEST_F(PrefillEmulation, OfInt8KeysErrsLessAndAtAnySizeAlike) {
+  PagedCache cache({.head_dim = head_dim, .dtype = "int8:fp8"}, {tokens});
+  OpContext context;
+  context.pool = &pool_;
+  cache.write(context, random_floats(std::size_t{2} * tokens * head_dim, 1),
+              random_floats(std::size_t{2} * tokens * head_dim, 2), {cache.rows(0, 0, tokens, 0)});
+  const StoredHead head = read_stored_head(cache.layer().group->run, 0, tokens, [&](int page) {
+    return cache.layer().run(cache.pages(0)[page], 1);
+  });
+  EXPECT_EQ(*std::max_element(head.keys.begin(), head.keys.end()), 127);
+  for (const int row : {100, 300, tokens - 1}) {
+    std::vector<double> exact(head_dim);
+    std::vector<double> rounded(head_dim);
+    attend_exactly(head, query(row), 0, row + 1, 0.125, exact.data());
+    attend_as_prefill_rounds(head, query(row), 8.0, 0, row + 1, 0.125, rounded.data());
+    EXPECT_LT(distance(rounded, exact.data()), 5e-2);
+    EXPECT_GT(distance(rounded, exact.data()), 5e-3);
+    std::vector<float> small(query(row).begin(), query(row).end());
+    for (float& x : small) x *= 0x1p-10f;
+    std::vector<double> of_small(head_dim);
+    attend_as_prefill_rounds(head, small, 8.0, 0, row + 1, 128.0, of_small.data());
+    EXPECT_LT(distance(of_small, rounded.data()), 1e-12);
+  }
 }
 
 // bfloat16 has eight bits of a weight, and the query is not rounded.
