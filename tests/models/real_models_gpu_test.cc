@@ -117,7 +117,9 @@ TEST_F(RealGpuModelTest, LogitsAndChoicesAreTheCpusWithinTheBound) {
 // 1.31, 0.78 on the CPU; int8 0.57 and 0.55, 0.20; bfloat16:fp8 1.12 and 1.10, 0.74; fp8 4.82 to
 // 5.10 by decoding, 4.10: less the floor 0.8 to 1.3 times. So the floor is allowed 1.5 times, for
 // it varies. Hopper's prefill of fp8 rounds queries and softmax weights to e4m3 as well, which the
-// policy on the CPU does not: 10.3 and 10.4, 2.5 times.
+// policy on the CPU does not: 10.3 and 10.4, 2.5 times. Over int8:fp8 it rounds weights alike and
+// queries to int8; of that the CPU's emulation makes 1.51 in place of 0.91 (1,024 tokens), 1.7
+// times.
 TEST_F(RealGpuModelTest, EightBitCachesDivergeAsOnTheCpu) {
   const double floor = divergence(gpu_, "bfloat16", "float16", most_kl_chunk_tokens).mean;
   std::printf("bfloat16 against float16: KL %.2e\n", floor);
@@ -128,9 +130,12 @@ TEST_F(RealGpuModelTest, EightBitCachesDivergeAsOnTheCpu) {
       std::printf("%s, chunk %lld: KL %.2e on the GPU, %.2e on the CPU, same top %.3f\n",
                   cache.c_str(), static_cast<long long>(chunk), on_gpu.mean, on_cpu,
                   on_gpu.top1_agreement);
-      const bool rounds_queries = cache == "fp8" && chunk > 1;
-      EXPECT_LT(on_gpu.mean, (rounds_queries ? 3.0 : 1.3) * on_cpu + 1.5 * floor)
-          << cache << ", " << chunk;
+      // Of what Hopper's prefill rounds beside the cache.
+      const double rounded = chunk == 1            ? 1.3
+                             : cache == "fp8"      ? 3.0
+                             : cache == "int8:fp8" ? 2.0
+                                                   : 1.3;
+      EXPECT_LT(on_gpu.mean, rounded * on_cpu + 1.5 * floor) << cache << ", " << chunk;
     }
   }
 }
