@@ -108,9 +108,7 @@ TEST_F(PrefillSm90, QueriesOfDifferentSizes) {
     upload_query();
     PrefillSm90Workspace made = workspace();
     const PrefillErrors got = errors(run(made));
-    // Scores sixteen times as large are rounded to float16, a weight by up to 1 %, which the
-    // emulation leaves out: 1.12 times its error was seen.
-    EXPECT_LE(got.error, 1.2 * got.emulated) << head_dim;
+    EXPECT_LE(got.error, 1.1 * got.emulated + 7e-4) << head_dim;
   }
 }
 
