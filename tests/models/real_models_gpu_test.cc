@@ -130,12 +130,11 @@ TEST_F(RealGpuModelTest, EightBitCachesDivergeAsOnTheCpu) {
       std::printf("%s, chunk %lld: KL %.2e on the GPU, %.2e on the CPU, same top %.3f\n",
                   cache.c_str(), static_cast<long long>(chunk), on_gpu.mean, on_cpu,
                   on_gpu.top1_agreement);
-      // Of what Hopper's prefill rounds beside the cache.
-      const double rounded = chunk == 1            ? 1.3
-                             : cache == "fp8"      ? 3.0
-                             : cache == "int8:fp8" ? 2.0
-                                                   : 1.3;
-      EXPECT_LT(on_gpu.mean, rounded * on_cpu + 1.5 * floor) << cache << ", " << chunk;
+      // Of what Hopper's prefill rounds beside the cache. Over int8:fp8 that is not measured yet:
+      // the bound is the one that the portable prefill had.
+      const double rounded = chunk > 1 && cache == "fp8" ? 3.0 : 1.3;
+      const double floors = chunk > 1 && cache == "int8:fp8" ? 2.0 : 1.5;
+      EXPECT_LT(on_gpu.mean, rounded * on_cpu + floors * floor) << cache << ", " << chunk;
     }
   }
 }

@@ -18,17 +18,6 @@
 namespace octet {
 namespace {
 
-constexpr int wide_tile_rows = 12;
-constexpr int wide_panels = 2;
-
-[[gnu::always_inline]] inline __m512i add_pairs(__m512i sums, __m512i x, __m512i w) {
-#if defined(__AVX512VNNI__)
-  return _mm512_dpwssd_epi32(sums, x, w);
-#else
-  return _mm512_add_epi32(sums, _mm512_madd_epi16(x, w));
-#endif
-}
-
 // Four bytes of x for each of sixteen outputs: two words or four bytes of it.
 [[gnu::always_inline]] inline __m512i broadcast(const void* x) {
   std::int32_t value;
@@ -58,17 +47,20 @@ template <bool minima, int rows, int panels, class Block, class XSum>
   }
 }
 
-template <bool halves, bool minima>
-struct WideInt16Kernel {
-  using Block = Int16Block;
-  using PanelBlock = Int16PanelBlock;
-  static constexpr int tile_rows = wide_tile_rows;
+// A panel block holds Format::steps registers of quants for sixteen outputs, each with
+// Format::quants elements of an output. Format::start(x) is where the total of a row of x begins,
+// Format::add(total, x, w) adds the products of a step.
+template <class Format, bool halves, bool minima>
+struct WideKernel {
+  using Block = typename Format::Block;
+  using PanelBlock = typename Format::PanelBlock;
+  static constexpr int tile_rows = 12;
   static constexpr int most_outputs = 64;
-  static constexpr int panels_at_once = wide_panels;
-  static constexpr std::int64_t blocks_at_once = 16;  // 12 rows of them are 18 KB
+  static constexpr int panels_at_once = 2;
+  static constexpr std::int64_t blocks_at_once = 16;  // 12 rows of them are 12 or 18 KB
 
   template <int rows, int panels>
-  [[gnu::noinline]] static void add_blocks(const Int16Block* x, const Int16PanelBlock* w,
+  [[gnu::noinline]] static void add_blocks(const Block* x, const PanelBlock* w,
                                            std::int64_t panel_blocks, std::int64_t blocks,
                                            PanelSums sums) {
     for (std::int64_t i = 0; i < blocks; ++i, x += rows, ++w) {
@@ -79,31 +71,32 @@ struct WideInt16Kernel {
 
  private:
   template <int rows, int panels>
-  [[gnu::always_inline]] static void add_fold(const Int16Block* x, const Int16PanelBlock* w,
+  [[gnu::always_inline]] static void add_fold(const Block* x, const PanelBlock* w,
                                               std::int64_t panel_blocks, int half, PanelSums sums) {
-    constexpr int pairs = halves ? int16_half_block / 2 : int16_block / 2;
+    constexpr int steps = halves ? Format::steps / 2 : Format::steps;
     __m512i totals[rows][panels];
 #pragma GCC unroll 12
     for (int row = 0; row < rows; ++row) {
+      const __m512i start = Format::start(x[row]);
 #pragma GCC unroll 2
-      for (int panel = 0; panel < panels; ++panel) totals[row][panel] = _mm512_setzero_si512();
+      for (int panel = 0; panel < panels; ++panel) totals[row][panel] = start;
     }
     // The sums stay in memory: GCC 12 would take them out of the loop over blocks, then spill them.
     asm volatile("" : : : "memory");
-    for (int i = 0; i < pairs; ++i) {
+    for (int i = 0; i < steps; ++i) {
       // Half a block has four pairs of the even elements and four of the odd ones.
-      const int pair = halves ? 8 * (i / 4) + 4 * half + i % 4 : i;
+      const int step = halves ? 8 * (i / 4) + 4 * half + i % 4 : i;
       __m512i quants[panels];
 #pragma GCC unroll 2
       for (int panel = 0; panel < panels; ++panel) {
-        quants[panel] = _mm512_loadu_si512(w[panel * panel_blocks].quants[pair]);
+        quants[panel] = _mm512_loadu_si512(w[panel * panel_blocks].quants[step]);
       }
 #pragma GCC unroll 12
       for (int row = 0; row < rows; ++row) {
-        const __m512i value = broadcast(x[row].quants + 2 * pair);
+        const __m512i value = broadcast(x[row].quants + Format::quants * step);
 #pragma GCC unroll 2
         for (int panel = 0; panel < panels; ++panel) {
-          totals[row][panel] = add_pairs(totals[row][panel], value, quants[panel]);
+          totals[row][panel] = Format::add(totals[row][panel], value, quants[panel]);
           // In place: GCC 12 would copy each sum before and after.
           asm volatile("" : "+v"(totals[row][panel]));
         }
@@ -113,8 +106,26 @@ struct WideInt16Kernel {
     for (int panel = 0; panel < panels; ++panel) {
       scales[panel] = &w[panel * panel_blocks].folds[half];
     }
-    const auto x_sum = [&](int row) { return halves ? x[row].half_sums[half] : x[row].sum; };
+    const auto x_sum = [&](int row) {
+      if constexpr (halves) return x[row].half_sums[half];
+      return x[row].sum;
+    };
     fold<minima>(totals, scales, x, x_sum, sums);
+  }
+};
+
+struct WideInt16 {
+  using Block = Int16Block;
+  using PanelBlock = Int16PanelBlock;
+  static constexpr int steps = int16_block / 2;
+  static constexpr int quants = 2;
+  [[gnu::always_inline]] static __m512i start(const Int16Block&) { return _mm512_setzero_si512(); }
+  [[gnu::always_inline]] static __m512i add(__m512i total, __m512i x, __m512i w) {
+#if defined(__AVX512VNNI__)
+    return _mm512_dpwssd_epi32(total, x, w);
+#else
+    return _mm512_add_epi32(total, _mm512_madd_epi16(x, w));
+#endif
   }
 };
 
@@ -127,10 +138,11 @@ LinearKernels widened(LinearKernels kernels) {
   return kernels;
 }
 
+// Types with the same flags have the same kernels with AVX2, and so here.
 template <bool even_odd, bool halves, bool minima>
 const LinearKernels& wide_int16_kernels(DataType dtype) {
   static const LinearKernels kernels =
-      widened<WideInt16Kernel<halves, minima>>(linear_int16_kernels_avx2(dtype));
+      widened<WideKernel<WideInt16, halves, minima>>(linear_int16_kernels_avx2(dtype));
   return kernels;
 }
 

@@ -4,65 +4,24 @@
 namespace octet {
 namespace {
 
-template <bool minima>
-struct WideInt8Kernel {
+struct WideInt8 {
   using Block = Int8Block;
   using PanelBlock = Int8PanelBlock;
-  static constexpr int tile_rows = wide_tile_rows;
-  static constexpr int most_outputs = 64;
-  static constexpr int panels_at_once = wide_panels;
-  static constexpr std::int64_t blocks_at_once = 16;  // 12 rows of them are 12 KB
-
-  template <int rows, int panels>
-  [[gnu::noinline]] static void add_blocks(const Int8Block* x, const Int8PanelBlock* w,
-                                           std::int64_t panel_blocks, std::int64_t blocks,
-                                           PanelSums sums) {
-    for (std::int64_t i = 0; i < blocks; ++i, x += rows, ++w) {
-      add_block<rows, panels>(x, w, panel_blocks, sums);
-    }
+  static constexpr int steps = int16_block / 4;
+  static constexpr int quants = 4;
+  // vpdpbusd takes weights without sign: what their offset adds is taken beforehand.
+  [[gnu::always_inline]] static __m512i start(const Int8Block& x) {
+    return _mm512_set1_epi32(-x.offset_sum);
   }
-
- private:
-  template <int rows, int panels>
-  [[gnu::always_inline]] static void add_block(const Int8Block* x, const Int8PanelBlock* w,
-                                               std::int64_t panel_blocks, PanelSums sums) {
-    __m512i totals[rows][panels];
-#pragma GCC unroll 12
-    for (int row = 0; row < rows; ++row) {
-      // vpdpbusd takes weights without sign: what their offset adds is taken beforehand.
-      const __m512i start = _mm512_set1_epi32(-x[row].offset_sum);
-#pragma GCC unroll 2
-      for (int panel = 0; panel < panels; ++panel) totals[row][panel] = start;
-    }
-    // The sums stay in memory: GCC 12 would take them out of the loop over blocks, then spill them.
-    asm volatile("" : : : "memory");
-    for (int i = 0; i < int16_block / 4; ++i) {
-      __m512i quants[panels];
-#pragma GCC unroll 2
-      for (int panel = 0; panel < panels; ++panel) {
-        quants[panel] = _mm512_loadu_si512(w[panel * panel_blocks].quants[i]);
-      }
-#pragma GCC unroll 12
-      for (int row = 0; row < rows; ++row) {
-        const __m512i value = broadcast(x[row].quants + 4 * i);
-#pragma GCC unroll 2
-        for (int panel = 0; panel < panels; ++panel) {
-          totals[row][panel] = _mm512_dpbusd_epi32(totals[row][panel], quants[panel], value);
-          asm volatile("" : "+v"(totals[row][panel]));
-        }
-      }
-    }
-    const PanelScales* scales[panels];
-    for (int panel = 0; panel < panels; ++panel) scales[panel] = w[panel * panel_blocks].folds;
-    fold<minima>(
-        totals, scales, x, [x](int row) { return x[row].sum; }, sums);
+  [[gnu::always_inline]] static __m512i add(__m512i total, __m512i x, __m512i w) {
+    return _mm512_dpbusd_epi32(total, w, x);
   }
 };
 
 template <DataType dtype, bool minima>
 const LinearKernels& wide_int8_kernels() {
   static const LinearKernels kernels =
-      widened<WideInt8Kernel<minima>>(linear_int8_kernels_avx2(dtype));
+      widened<WideKernel<WideInt8, false, minima>>(linear_int8_kernels_avx2(dtype));
   return kernels;
 }
 
